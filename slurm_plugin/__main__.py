@@ -1,0 +1,31 @@
+"""`slurm-plugin`: what nodes and batch scripts call needs the standard library alone; everything else is click's."""
+
+import sys
+from importlib import import_module
+
+# Verbs that also run on nodes, from the site's own copy of this code, where no package is installed.
+NODE_SIDE = {
+    "hook": "slurm_plugin.hooks",
+    "hosts": "slurm_plugin.job.hosts",
+    "job": "slurm_plugin.job",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 fine, 1 it failed, 2 wrong usage, 3 something is missing."""
+    args = sys.argv[1:] if argv is None else argv
+    verb = NODE_SIDE.get(args[0]) if args else None
+    if verb:
+        code: int = import_module(verb).main(args[1:])
+        return code
+    try:
+        from slurm_plugin.cli import main as everything  # noqa: PLC0415 - loads packages that nodes need not have
+    except ModuleNotFoundError as error:
+        print(f"slurm-plugin: {error.name} is not installed here: only {', '.join(NODE_SIDE)} run", file=sys.stderr)
+        print("  for the whole command line: pip install slurm_plugin", file=sys.stderr)
+        return 3
+    return everything(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

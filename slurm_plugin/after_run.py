@@ -1,0 +1,146 @@
+"""After a run has ended: what SlurmUser does about its job. Pure: values in, one step out.
+
+| the job is | and | step |
+|---|---|---|
+| gone or ended | | Drop |
+| COMPLETING | | Wait |
+| running again, requeue not yet counted | it was ours | Count, then Drop |
+| pending, held | somebody holds it | Drop |
+| pending | without a grant, or this requeue is not ours | Drop: it is Slurm's or the site's |
+| pending, not counted | no restart left | Cancel |
+| pending, not counted | | Count: excluded nodes and the count in one update |
+| pending, counted | for less than `SETTLE_S` | Wait: a node may still hold the revoked credential |
+| pending, counted | for long enough | Start |
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from slurm_plugin import grant as grants
+from slurm_plugin import token
+from slurm_plugin.grant import Grant
+from slurm_plugin.slurm import ENDED, Job, Node
+
+# A job's credential is revoked with a time in whole seconds: one that starts in the same second on a node of its last
+# run fails and drains the node. Measured on 22.05, 24.11 and 26.05: 21 of 21 starts succeed after 1.2 s, 2 of 21 at 0 s.
+SETTLE_S: Final = 1.2
+OURS: Final = "slurm_plugin: "
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that ended, and its nodes in order.
+
+    `told` is the restart count that EpilogSlurmctld was told. It only tells two ends apart: Slurm raises the count
+    before that hook runs where the job is requeued, and not where it ends.
+    """
+
+    job_id: int
+    told: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Nothing (more) to do for this run."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Write the grant with this restart in it, and leave these nodes out (the job's whole list)."""
+
+    grant: Grant
+    excluded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Remove Slurm's 121 s wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the job: no restart is left."""
+
+    grant: Grant
+
+
+Step = Wait | Drop | Count | Start | Cancel
+
+
+def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Sequence[str], pending_s: float) -> Step:
+    """The next step for the job of a run that ended.
+
+    `nodes`: the run's nodes as Slurm sees them. `excluded`: the job's own list, expanded. `pending_s`: for how long
+    the job has been seen pending.
+    """
+    if job is None or job.state in ENDED:
+        return Drop("the job has ended")
+    if job.state == "COMPLETING":
+        return Wait()
+    grant = grants.parse(job.admin_comment)
+    if grant is None:
+        return Drop("it has no grant")
+    run = job.restarts - 1  # the run that ended: pending or running again, the job counts the next one
+    if grant.counted >= run:
+        return _counted(job, pending_s)
+    faulty = faults(ended, job, nodes)
+    if faulty is None:
+        return Drop("this requeue is not ours")
+    if job.state == "PENDING" and job.reason.startswith("JobHeld"):
+        return Drop("somebody holds it")
+    why = "; ".join(f"{node}: {reason}" for node, reason in faulty.items()) or "the job asked for it"
+    if not grant.left:
+        return Cancel(replace(grant, counted=run, last=f"no restart left after {why}"))
+    fresh = replace(
+        grant,
+        requeues=grant.requeues + 1,
+        counted=run,
+        excluded=tuple(dict.fromkeys((*grant.excluded, *faulty))),
+        last=why,
+    )
+    return Count(fresh, tuple(dict.fromkeys((*excluded, *faulty))))
+
+
+def is_uncounted(job: Job | None) -> bool:
+    """Whether the next step depends on the run's nodes."""
+    grant = grants.parse(job.admin_comment) if job and job.state not in ENDED else None
+    return job is not None and grant is not None and grant.counted < job.restarts - 1
+
+
+def _counted(job: Job, pending_s: float) -> Step:
+    if job.state != "PENDING":
+        return Drop("it runs again")
+    return Start() if pending_s >= SETTLE_S else Wait()
+
+
+def faults(ended: Ended, job: Job, nodes: Mapping[str, Node]) -> dict[str, str] | None:
+    """The nodes to leave out, each with its reason; None where nothing of ours stands behind this requeue.
+
+    Three things speak for us: the supervisor's mark for this very run, a drain of ours that names the job, a node that
+    went down under it.
+    """
+    found: dict[str, str] = {}
+    for name in ended.nodes:
+        node = nodes.get(name)
+        if node is None:
+            continue
+        if node.reason.startswith(OURS) and node.reason.endswith(f"[job {ended.job_id}]"):
+            found[name] = node.reason.removeprefix(OURS).removesuffix(f"[job {ended.job_id}]").strip()
+        elif "DOWN" in node.states:
+            found[name] = "the node went down"
+    asked = token.find(job.comment)
+    mark = asked.mark if asked and asked.mark and asked.mark.run == job.restarts - 1 else None
+    if mark:
+        for place in mark.leave_out:
+            if place < len(ended.nodes):
+                found.setdefault(ended.nodes[place], "failed this job's own check")
+    return found if found or mark else None

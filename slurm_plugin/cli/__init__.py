@@ -1,0 +1,62 @@
+"""The command line: one click group; each command is a module, imported when it is asked for."""
+
+import importlib
+import sys
+
+import click
+
+from slurm_plugin import __version__
+from slurm_plugin.errors import SlurmPluginError
+
+# command -> (module attribute, one line for --help). Literal, and loaded on use: `--help` imports none of them.
+COMMANDS = {
+    "render": ("slurm_plugin.cli.jobs:render", "Print the sbatch script a job spec becomes."),
+    "submit": ("slurm_plugin.cli.jobs:submit", "Submit a job spec and print the job id."),
+    "hosts": ("slurm_plugin.cli.hosts:hosts", "Print a hostfile or launch variables of an allocation."),
+    "sandbox": ("slurm_plugin.cli.sandbox:sandbox", "A real Slurm of several hosts on this machine."),
+    "site": ("slurm_plugin.cli.site:site", "Write the files that an admin deploys."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of a job's way."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="slurm-plugin")
+def cli() -> None:
+    """Checked nodes, ready launch environments and automatic restart for jobs on Slurm."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command line; every error of ours is one message on stderr and its own exit code."""
+    try:
+        result = cli.main(args=args, prog_name="slurm-plugin", standalone_mode=False)
+    except SlurmPluginError as error:
+        print(f"slurm-plugin: {error}", file=sys.stderr)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    return result if isinstance(result, int) else 0

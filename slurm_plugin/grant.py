@@ -1,0 +1,62 @@
+"""What a job was granted and has used: one line of JSON behind `sp1:` in its admin_comment.
+
+job_submit.lua writes it at submission, SlurmUser later; users cannot. Whatever else a site keeps in admin_comment is
+kept: it stands before our part, on lines of its own.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+PREFIX = "sp1:"
+_START = 'sp1:{"'  # inside our own JSON a quote is escaped, so the last one of these begins it
+MAX_NAMED = 16  # nodes named in `excluded`: the whole list is the job's own ExcNodeList
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The budget of a job and what happened to it."""
+
+    granted: int = 0  # restarts allowed
+    requeues: int = 0  # restarts used
+    excluded: tuple[str, ...] = ()  # the nodes left out because of us, newest last
+    deadline: str = ""
+    last: str = ""  # why the last restart happened, in words
+    counted: int = -1  # the run (restart count) that was counted last
+
+    @property
+    def left(self) -> int:
+        """Restarts that may still happen."""
+        return max(0, self.granted - self.requeues)
+
+
+def parse(admin_comment: str) -> Grant | None:
+    """The grant in an admin_comment; None where there is none, or one that cannot be read."""
+    _, found, rest = admin_comment.rpartition(_START)
+    if not found:
+        return None
+    try:
+        return _grant(json.loads('{"' + rest))
+    except (ValueError, TypeError):
+        return None
+
+
+def _grant(fields: dict[str, Any]) -> Grant:
+    return Grant(
+        granted=int(fields.get("granted", 0)),
+        requeues=int(fields.get("requeues", 0)),
+        excluded=tuple(map(str, fields.get("excluded", ()))),
+        deadline=str(fields.get("deadline", "")),
+        last=str(fields.get("last", "")),
+        counted=int(fields.get("counted", -1)),
+    )
+
+
+def written(admin_comment: str, grant: Grant) -> str:
+    """The admin_comment with `grant` in the place of the old one, the site's own text kept before it."""
+    before = admin_comment.rpartition(_START)[0] if _START in admin_comment else admin_comment
+    if before and not before.endswith((" ", "\n")):
+        before += " "
+    fields = asdict(grant)
+    fields["excluded"] = grant.excluded[-MAX_NAMED:]
+    return before + PREFIX + json.dumps(fields, ensure_ascii=True, separators=(",", ":"))

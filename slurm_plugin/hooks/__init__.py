@@ -1,0 +1,18 @@
+"""Slurm's hooks: each reads its environment, calls the centre, applies what that says, and ends.
+
+They run as root or SlurmUser on strings that users choose, from the deployed copy of this code (`python3 -I -S lib
+hook NAME`), behind the `sh` guard that turns every exit code but 0 and 75 into 0.
+"""
+
+from importlib import import_module
+
+NODE_IS_BAD = 75  # the one exit code of a hook that lets Slurm act against the node
+HOOKS = ("prolog", "epilog", "epilog_slurmctld")
+
+
+def main(args: list[str]) -> int:
+    """Run one hook by name; an exception is a traceback and exit 1, which the guard logs."""
+    if len(args) != 1 or args[0] not in HOOKS:
+        raise SystemExit(f"hook {' '.join(args)!r} is unknown; there are: {', '.join(HOOKS)}")
+    code: int = import_module(f"slurm_plugin.hooks.{args[0]}").main()
+    return code

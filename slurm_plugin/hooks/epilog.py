@@ -1,0 +1,46 @@
+"""Epilog (root, on every node of a job): look at the hardware again, take a bad node out, clean up.
+
+The node takes no other job until this ends, so a job that runs again at once cannot land on a node found bad here.
+"""
+
+import json
+import os
+import syslog
+
+import prechecks
+from prechecks.verdict import NODE_PROBLEM
+from slurm_plugin import compiled
+from slurm_plugin.hooks import draining, node_directory
+from slurm_plugin.slurm import connect
+
+
+def main() -> int:
+    """Check, drain, remove the job's directories on this node. Never exits 75: the drain says all."""
+    site, job_id = compiled.read(compiled.site_root()), int(os.environ["SLURM_JOB_ID"])
+    syslog.openlog("slurm_plugin")
+    directories = node_directory.of_job(site["run_directory"], job_id)
+    try:
+        if directories:
+            _recheck(site["run_directory"], directories[-1], site["prechecks"], job_id, site["slurm_bin"])
+    finally:
+        for directory in directories:
+            node_directory.remove(site["run_directory"], directory)
+    return 0
+
+
+def _recheck(run_directory: str, directory: str, settings: dict[str, object], job_id: int, slurm_bin: str) -> None:
+    """The checks of the prolog whose failure is the node's own; nothing where the prolog ran none."""
+    try:
+        with open(f"{run_directory}/jobs/{directory}/{node_directory.CONTEXT}", encoding="utf-8") as file:  # noqa: PTH123
+            facts = json.load(file)
+    except FileNotFoundError:
+        return
+    context = prechecks.Context("epilog", facts["node"], (), tuple(facts["gpus"]), facts["infiniband"])
+    of_the_node = [check for check in prechecks.CHECKS if check.problem == NODE_PROBLEM]
+    verdicts = prechecks.run(context, settings, checks=of_the_node)
+    for verdict in verdicts:
+        if verdict.failed:
+            syslog.syslog(syslog.LOG_ERR, prechecks.line(context.node, verdict))
+    reason = prechecks.reason(verdicts, job_id)
+    if reason:
+        draining.drain(connect(slurm_bin, deadline_s=5.0), context.node, reason)

@@ -1,0 +1,26 @@
+"""EpilogSlurmctld (SlurmUser, on the controller, at the end of every run of a job of ours): spool it, wake the worker.
+
+The job stays COMPLETING while this runs, so it asks Slurm nothing: the worker does, in one question for all jobs.
+"""
+
+import os
+from pathlib import Path
+
+from hostfiles import nodelist
+from slurm_plugin import compiled, token
+from slurm_plugin.after_run import Ended
+from slurm_plugin.hooks import spool, worker
+
+
+def main() -> int:
+    """Write one entry for a run whose job may go on."""
+    site, environ = compiled.read(compiled.site_root()), os.environ
+    asked = token.find(environ.get("SLURM_JOB_COMMENT", ""))
+    if asked is None or not asked.retries:
+        return 0
+    nodes = tuple(nodelist.expand(environ["SLURM_JOB_NODELIST"]))
+    told = int(environ.get("SLURM_JOB_RESTART_COUNT", "0"))
+    directory = Path(site["spool_directory"])
+    spool.put(directory, Ended(int(environ["SLURM_JOB_ID"]), told, nodes))
+    worker.wake(directory, site["slurm_bin"])
+    return 0

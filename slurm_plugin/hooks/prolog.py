@@ -1,0 +1,59 @@
+"""Prolog (root, on every node of a job): check the node, publish the report, take a bad node out."""
+
+import json
+import os
+import syslog
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import prechecks
+from hostfiles import nodelist
+from slurm_plugin import compiled, token
+from slurm_plugin.hooks import NODE_IS_BAD, draining, node_directory
+from slurm_plugin.slurm import connect
+
+
+def main() -> int:
+    """Run the checks this job asked for and those the site makes mandatory."""
+    site, environ = compiled.read(compiled.site_root()), os.environ
+    syslog.openlog("slurm_plugin")
+    asked = token.find(environ.get("SLURM_JOB_COMMENT", "")) or token.Token()
+    job_id, restart = int(environ["SLURM_JOB_ID"]), int(environ.get("SLURM_JOB_RESTART_COUNT", "0"))
+    directory, gid = node_directory.name(job_id, restart), int(environ["SLURM_JOB_GID"])
+    node_directory.create(site["run_directory"], directory, uid=int(environ["SLURM_JOB_UID"]), gid=gid)
+    settings = site["prechecks"]
+    items = None if asked.retries else settings["mandatory"]
+    if items == []:
+        return 0
+    context = _context(asked, site, environ)
+    verdicts = prechecks.run(context, settings, items=items)
+    report = prechecks.Report(context.node, job_id, context.hook, time.time(), verdicts)
+    node_directory.write(site["run_directory"], directory, node_directory.CONTEXT, _remembered(context), gid=gid)
+    node_directory.write(site["run_directory"], directory, node_directory.REPORT, report.to_json(), gid=gid)
+    for verdict in verdicts:
+        syslog.syslog(prechecks.line(context.node, verdict))
+    reason = prechecks.reason(verdicts, job_id)
+    if not reason:
+        return 0
+    draining.drain(connect(site["slurm_bin"], deadline_s=5.0), context.node, reason)
+    return NODE_IS_BAD
+
+
+def _context(asked: token.Token, site: Mapping[str, Any], environ: Mapping[str, str]) -> prechecks.Context:
+    """What the checks may know of the job; 22.05 calls the node list SLURM_NODELIST, later ones SLURM_JOB_NODELIST."""
+    hosts = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST", "")
+    gpus = environ.get("SLURM_JOB_GPUS", "")
+    auto = environ.get("SLURM_JOB_PARTITION", "") in site["infiniband_partitions"]
+    return prechecks.Context(
+        hook="prolog",
+        node=environ["SLURMD_NODENAME"],
+        hosts=tuple(nodelist.expand(hosts)) if hosts else (),
+        gpus=tuple(int(gpu) for gpu in gpus.split(",") if gpu.isdigit()),
+        infiniband=auto if asked.infiniband == "auto" else asked.infiniband == "yes",
+    )
+
+
+def _remembered(context: prechecks.Context) -> str:
+    """What the epilog needs to look at the same things again."""
+    return json.dumps({"node": context.node, "gpus": context.gpus, "infiniband": context.infiniband})

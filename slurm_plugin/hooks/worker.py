@@ -1,0 +1,109 @@
+"""The controller's worker: one process that serves the spool and ends when it is empty.
+
+It is left behind by EpilogSlurmctld, whose process group slurmctld kills: it has a session of its own before the hook
+ends. A lock keeps it single; it looks once more after letting the lock go, so an entry written meanwhile is not left.
+"""
+
+import fcntl
+import os
+import syslog
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hostfiles import nodelist
+from slurm_plugin import after_run, grant
+from slurm_plugin.after_run import Cancel, Count, Drop, Ended, Start, Step, Wait
+from slurm_plugin.hooks import spool
+from slurm_plugin.slurm import Job, Slurm, SlurmError, connect
+
+# How often Slurm is asked: quickly for a few jobs, once a second however many there are.
+FEW, FEW_EVERY_S, MANY_EVERY_S = 8, 0.25, 1.0
+
+
+def wake(directory: Path, slurm_bin: str) -> None:
+    """Leave a worker behind and return once it has left this process group (or found another one at work)."""
+    ready, tell = os.pipe()
+    if os.fork():
+        os.close(tell)
+        os.read(ready, 1)
+        os.close(ready)
+        os.wait()
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    try:
+        _detach()
+        os.close(tell)
+        syslog.openlog("slurm_plugin")
+        serve(directory, connect(slurm_bin, deadline_s=10.0))
+    except BaseException as error:  # noqa: BLE001 - the last one who can say it
+        syslog.syslog(syslog.LOG_ERR, f"the worker failed: {error!r}; the next job that ends starts another")
+    finally:
+        os._exit(0)
+
+
+def _detach() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.chdir("/")
+
+
+def serve(directory: Path, door: Slurm, *, clock: Callable[[], float] = time.monotonic) -> None:
+    """Deal with every entry, then end; do nothing where another worker is at it."""
+    while any(directory.glob("[0-9]*.json")):
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _empty(directory, door, clock)
+        except BlockingIOError:
+            return
+        finally:
+            os.close(lock)
+
+
+def _empty(directory: Path, door: Slurm, clock: Callable[[], float]) -> None:
+    pending: dict[int, float] = {}  # job -> when it was first seen pending
+    while waiting := list(spool.entries(directory)):
+        try:
+            jobs = door.jobs([ended.job_id for ended in waiting])
+            uncounted = [ended for ended in waiting if after_run.is_uncounted(jobs.get(ended.job_id))]
+            names = sorted({name for ended in uncounted for name in ended.nodes})
+            nodes = door.nodes(names) if names else {}
+            for ended in waiting:
+                job = jobs.get(ended.job_id)
+                if job and job.state == "PENDING":
+                    pending.setdefault(job.id, clock())
+                excluded = nodelist.expand(job.excluded) if job and job.excluded else []
+                pending_s = clock() - pending.get(ended.job_id, clock())
+                step = after_run.step(ended, job, nodes, excluded, pending_s)
+                _apply(step, ended, job, door)
+                if isinstance(step, Drop | Start | Cancel):
+                    spool.remove(directory, ended)
+                    pending.pop(ended.job_id, None)
+        except SlurmError as error:
+            syslog.syslog(syslog.LOG_WARNING, f"the worker tries again: {error}")
+        time.sleep(FEW_EVERY_S if len(waiting) <= FEW else MANY_EVERY_S)
+
+
+def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
+    match step:
+        case Wait():
+            return
+        case Drop(why):
+            syslog.syslog(f"job {ended.job_id}: {why}")
+        case Count(fresh, excluded) if job:
+            changes = {"AdminComment": grant.written(job.admin_comment, fresh)}
+            if excluded:
+                changes["ExcNodeList"] = nodelist.fold(excluded)
+            door.update_job(job.id, **changes)
+            syslog.syslog(f"job {job.id}: restart {fresh.requeues} of {fresh.granted}: {fresh.last}")
+        case Start() if job:
+            door.update_job(job.id, StartTime="now")
+            syslog.syslog(f"job {job.id}: may start")
+        case Cancel(fresh) if job:
+            door.update_job(job.id, AdminComment=grant.written(job.admin_comment, fresh))
+            door.cancel(job.id)
+            syslog.syslog(f"job {job.id}: cancelled: {fresh.last}")

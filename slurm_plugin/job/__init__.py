@@ -1,0 +1,39 @@
+"""What a batch script calls: `job supervise` on the first node, `job barrier` on every node."""
+
+import argparse
+import sys
+
+from slurm_plugin.errors import SlurmPluginError
+
+MODES = ("openmpi", "pytorch")
+
+
+def main(args: list[str]) -> int:
+    """Run one of the two; errors of ours are one line in the job's log and their own exit code."""
+    options = _parser().parse_args(args)
+    try:
+        if options.verb == "barrier":
+            from slurm_plugin.job.barrier import answer  # noqa: PLC0415 - each of 10,000 nodes loads only its part
+
+            return answer(sys.stdin)
+        from slurm_plugin.job.supervise import main as supervise  # noqa: PLC0415
+
+        return supervise(options)
+    except SlurmPluginError as error:
+        print(f"[slurm_plugin] error,exiting: {error}", flush=True)
+        return error.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="slurm-plugin job", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    supervise = verbs.add_parser("supervise", help="check the nodes, launch the command, decide what follows")
+    supervise.add_argument("--mode", choices=MODES, required=True)
+    supervise.add_argument("--launch", choices=("node", "task"), default="node", help="what one task is")
+    supervise.add_argument("--slots", type=int, required=True, help="slots of every node in hostfiles")
+    supervise.add_argument("--retries", type=int, default=0, help="restarts asked for; 0: no checks either")
+    supervise.add_argument("--infiniband", choices=("auto", "yes", "no"), default="auto")
+    supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
+    supervise.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the launch, as it is")
+    verbs.add_parser("barrier", help="run on every node by supervise: checks as the job's user")
+    return parser

@@ -1,0 +1,129 @@
+"""The barrier: a step on every node of the job that reads root's report, checks as the job's user, and answers.
+
+`ask` runs on the first node and starts the step (an srun step waits for every node's prolog, which makes it a
+barrier); `answer` is the step's task. The request goes to all tasks through srun's stdin, each answers with one line.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TextIO
+
+import prechecks
+from hostfiles import nodelist
+from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, NODE_PROBLEM, OK, SKIPPED, TIMEOUT
+from slurm_plugin.decide import Condition, Health
+from slurm_plugin.hooks import node_directory
+from slurm_plugin.slurm import steps
+
+TASK_FILE = "task.sh"
+_RANK = {SKIPPED: 0, OK: 1, TIMEOUT: 2, ERROR: 2, FAILED: 3}
+_UNKNOWN = (TIMEOUT, ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What every node is asked."""
+
+    hook: str  # barrier: before a launch; recheck: after a failure
+    job_id: int
+    directory: str  # the run's directory on each node, by name
+    run_directory: str
+    hosts: str  # the job's node list
+    infiniband: bool
+    check: bool  # whether this job asked for checks
+    settings: Mapping[str, Any]  # the site's thresholds
+    task_script: str | None = None  # what the TaskProlog is to source
+
+
+def ask(request: Request, command: Sequence[str], hosts: Sequence[str]) -> dict[str, prechecks.Report | None]:
+    """Ask every node; None for one that gave no (readable) answer in time."""
+    deadline_s = request.settings["deadline_s"] + 15.0
+    lines = steps.one_task_a_node([*command, "job", "barrier"], hosts, json.dumps(asdict(request)), deadline_s)
+    answers: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
+    for line in lines:
+        try:
+            report = prechecks.Report.from_json(line)
+        except prechecks.PrecheckError:
+            continue  # a line of somebody else's: srun's own words, a login banner
+        if report.node in answers:
+            answers[report.node] = report
+    return answers
+
+
+def answer(stdin: TextIO) -> int:
+    """One node's answer, on stdout."""
+    request = Request(**json.load(stdin))
+    node = os.environ["SLURMD_NODENAME"]
+    verdicts = _verdicts(request, node) if request.check else ()
+    if request.task_script is not None:
+        verdicts = (*verdicts, *_write_task_file(request, request.task_script))
+    print(prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts).to_json(), flush=True)
+    return 0
+
+
+def _verdicts(request: Request, node: str) -> tuple[prechecks.Verdict, ...]:
+    """Root's verdicts where its prolog left them (limits are the user's own, so measured again), else ours."""
+    gpus = os.environ.get("SLURM_STEP_GPUS") or os.environ.get("SLURM_JOB_GPUS", "")
+    context = prechecks.Context(
+        hook=request.hook,
+        node=node,
+        hosts=tuple(nodelist.expand(request.hosts)),
+        gpus=tuple(int(gpu) for gpu in gpus.split(",") if gpu.isdigit()),
+        infiniband=request.infiniband,
+    )
+    published = _published(request) if request.hook == "barrier" else None
+    if published is None:
+        return prechecks.run(context, request.settings)
+    own = prechecks.run(context, request.settings, items=("ulimit",))
+    return merged(published.items, own)
+
+
+def merged(first: Sequence[prechecks.Verdict], second: Sequence[prechecks.Verdict]) -> tuple[prechecks.Verdict, ...]:
+    """Two rounds of verdicts as one, the worse of the two for an item that is in both."""
+    worst = {verdict.item: verdict for verdict in first}
+    for verdict in second:
+        known = worst.get(verdict.item)
+        if known is None or _RANK[verdict.verdict] > _RANK[known.verdict]:
+            worst[verdict.item] = verdict
+    return tuple(worst.values())
+
+
+def _published(request: Request) -> prechecks.Report | None:
+    """The report of root's prolog for this run; None where there is none that root wrote."""
+    path = f"{request.run_directory}/jobs/{request.directory}/{node_directory.REPORT}"
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            if os.fstat(file.fileno()).st_uid != 0:
+                return None
+            return prechecks.Report.from_json(file.read())
+    except (OSError, prechecks.PrecheckError):
+        return None
+
+
+def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, ...]:
+    """Put the TaskProlog's file into the user's part of the run's directory; a verdict only where that fails."""
+    folder = f"{request.run_directory}/jobs/{request.directory}/user"
+    try:
+        fresh = f"{folder}/.{TASK_FILE}.{os.getpid()}"
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:  # noqa: PTH123
+            file.write(script)
+        os.replace(fresh, f"{folder}/{TASK_FILE}")  # noqa: PTH105
+    except OSError as error:
+        what = f"{folder}: {error.strerror}; is the site's Prolog installed on this node?"
+        return (prechecks.Verdict("task-prolog", FAILED, JOB_PROBLEM, what),)
+    return ()
+
+
+def health(report: prechecks.Report | None) -> Health:
+    """A node's condition from its answer."""
+    if report is None:
+        return Health("unreachable", "did not answer")
+    failed = [verdict for verdict in report.items if verdict.failed]
+    if failed:
+        of_node = any(verdict.problem == NODE_PROBLEM for verdict in failed)
+        condition: Condition = "node_problem" if of_node else "job_problem"
+        return Health(condition, "; ".join(f"{verdict.keyword}: {verdict.message}" for verdict in failed))
+    return Health("unknown" if any(verdict.verdict in _UNKNOWN for verdict in report.items) else "ok")

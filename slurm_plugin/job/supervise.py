@@ -1,0 +1,237 @@
+"""One run of a job, on its first node: check the nodes, launch the command, look again when it fails, act.
+
+The batch script ends with `exec ... job supervise`, so this is the process that Slurm signals and whose exit code is
+the job's.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import prechecks
+from hostfiles import nodelist, ports
+from slurm_plugin import compiled, grant, token
+from slurm_plugin.decide import Action, Attempt, Health, decide
+from slurm_plugin.hooks import node_directory
+from slurm_plugin.job import barrier, files
+from slurm_plugin.job.launch import Launcher
+from slurm_plugin.job.log import say
+from slurm_plugin.job.run import Run, from_environment
+from slurm_plugin.modes import MODES
+from slurm_plugin.slurm import Slurm, SlurmError, connect
+
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+ENDED_BY_SLURM = 143  # 128 + SIGTERM
+KILL_WAIT_S = 120.0  # how long we wait for Slurm to end us after a requeue; KillWait is 30 s unless a site says else
+
+
+def main(options: argparse.Namespace) -> int:
+    """Supervise this run and return the job's exit code."""
+    site = _site()
+    supervisor = Supervisor(options, from_environment(os.environ, options.slots), site, connect(), os.environ)
+    with Launcher() as launcher:
+        return supervisor.run(launcher)
+
+
+def _site() -> Mapping[str, Any]:
+    """The deployed settings; where this code was not deployed but installed, the defaults."""
+    root = compiled.site_root()
+    if (root / compiled.FILE).exists():
+        return compiled.read(root)
+    from slurm_plugin import siteconfig  # noqa: PLC0415 - needs packages that a deployed copy does without
+
+    return siteconfig.compiled(siteconfig.load())
+
+
+class Supervisor:
+    """The surroundings of one run, and its steps in order."""
+
+    def __init__(
+        self, options: argparse.Namespace, run: Run, site: Mapping[str, Any], door: Slurm, environ: Mapping[str, str]
+    ) -> None:
+        self.options, self.job, self.site, self.door, self.environ = options, run, site, door, environ
+        self.mode = MODES[options.mode]
+        self.files = files.directory(Path.cwd(), run.job_id)
+        self.port = ports.master_port(run.job_id, run.restart, ports.ephemeral_range(EPHEMERAL.read_text()))
+        self.node_directory = node_directory.name(run.job_id, run.restart)
+
+    def run(self, launcher: Launcher) -> int:
+        """One attempt from its first line to its action; the exit code of the job."""
+        started, reason = time.time(), self._opening()
+        task_script = self.mode.task_script(self.job.allocation, port=self.port, launch=self.options.launch)
+        nodes: Mapping[str, Health] = {}
+        if self.options.retries or task_script is not None:
+            nodes = self._barrier("barrier", task_script)
+        if launcher.told_to_end or not self._ours_still(nodes):
+            say("Slurm ended this run while its nodes were looked at")
+            return ENDED_BY_SLURM
+        attempt = Attempt("precheck", 1, nodes)
+        if decide(attempt, 1).kind != "requeue":
+            code = launcher.run(self.options.command, self._environment(reason, task_script), say)
+            if code and self.options.retries and not launcher.told_to_end:
+                say(f"the program failed with exit code {code}; looking at its nodes again")
+                nodes = self._barrier("recheck", None)
+            attempt = Attempt("program", code, nodes, launcher.told_to_end)
+        action = decide(attempt, self._left() if attempt.code else 0)
+        self._record(attempt, action, started)
+        return self._act(action)
+
+    def _opening(self) -> str:
+        """Say which attempt this is; why it is not the first, with the nodes that were left out. Returns the reason."""
+        where = nodelist.fold(self.job.nodes)
+        if not self.job.restart:
+            say(f"attempt 0 of job {self.job.job_id} on {where}")
+            return ""
+        reason = files.last_cause(self.files, before=self.job.restart)
+        try:
+            given = grant.parse(self.door.job(self.job.job_id).admin_comment) or grant.Grant()
+        except SlurmError as error:
+            say(f"could not read why the job was restarted: {error}")
+            given = grant.Grant()
+        if not reason:  # no script ran before: its nodes' lines open this log
+            for line in lines_of_reason(given):
+                say(line)
+            reason = given.last
+        say(
+            f"attempt {self.job.restart} of job {self.job.job_id} on {where}: restarted because {reason or 'Slurm did'}"
+        )
+        return reason
+
+    def _barrier(self, hook: str, task_script: str | None) -> dict[str, Health]:
+        """Ask every node and write what it says into the log."""
+        auto = self.job.partition in self.site["infiniband_partitions"]
+        request = barrier.Request(
+            hook=hook,
+            job_id=self.job.job_id,
+            directory=self.node_directory,
+            run_directory=self.site["run_directory"],
+            hosts=nodelist.fold(self.job.nodes),
+            infiniband=auto if self.options.infiniband == "auto" else self.options.infiniband == "yes",
+            check=self.options.retries > 0,
+            settings=self.site["prechecks"],
+            task_script=task_script,
+        )
+        answers = barrier.ask(request, _ourselves(), self.job.nodes)
+        for name, report in answers.items():
+            for verdict in report.items if report else ():
+                print(prechecks.line(name, verdict))
+            if report is None:
+                say(f"{name} did not answer")
+        sys.stdout.flush()
+        return {name: barrier.health(report) for name, report in answers.items()}
+
+    def _ours_still(self, nodes: Mapping[str, Health]) -> bool:
+        """False where no node answers because Slurm took them back: 22.05 starts a batch script although a prolog
+        failed, and ends it at once."""
+        if not nodes or any(health.condition != "unreachable" for health in nodes.values()):
+            return True
+        try:
+            return self.door.job(self.job.job_id).state == "RUNNING"
+        except SlurmError:
+            return True
+
+    def _environment(self, reason: str, task_script: str | None) -> dict[str, str]:
+        """What the command gets: the caller's environment, the mode's variables, and what we tell the program."""
+        hostfile = self.mode.hostfile(self.job.allocation)
+        path = self.files / "hostfile"
+        if hostfile is not None:
+            files.write(path, hostfile)
+        ours = {
+            "SLURM_PLUGIN_ATTEMPT": str(self.job.restart),
+            "SLURM_PLUGIN_RESTART": str(int(self.job.restart > 0)),
+            "SLURM_PLUGIN_REASON": reason,
+            "SLURM_PLUGIN_CHECKPOINT": self.options.checkpoint,
+        }
+        if hostfile is not None:
+            ours["SLURM_PLUGIN_HOSTFILE"] = str(path)
+        if task_script is not None:
+            ours["SLURM_PLUGIN_LAUNCH"] = self.node_directory
+        variables = self.mode.variables(
+            self.job.allocation,
+            port=self.port,
+            hostfile_path=str(path) if hostfile is not None else None,
+            launch=self.options.launch,
+        )
+        return {**self.environ, **variables, **ours}
+
+    def _left(self) -> int:
+        """Restarts still granted, as the controller knows them."""
+        if not self.options.retries:
+            return 0
+        try:
+            given = grant.parse(self.door.job(self.job.job_id).admin_comment)
+        except SlurmError as error:
+            say(f"could not read the restarts left: {error}")
+            return 0
+        if given is None:
+            say("this job was granted no restarts: is the site's job_submit.lua installed?")
+            return 0
+        return given.left
+
+    def _record(self, attempt: Attempt, action: Action, started: float) -> None:
+        bad = {name: health.what for name, health in attempt.nodes.items() if health.condition != "ok"}
+        files.record(
+            self.files,
+            {
+                "n": self.job.restart,
+                "nodes": nodelist.fold(self.job.nodes),
+                "start": _utc(started),
+                "end": _utc(time.time()),
+                "phase": attempt.phase,
+                "code": attempt.code,
+                "cause": action.reason,
+                "verdicts": bad,
+                "action": action.kind,
+            },
+        )
+
+    def _act(self, action: Action) -> int:
+        if action.kind == "finish" and not action.code:
+            return 0
+        then = (
+            f"the job runs again without {nodelist.fold(action.leave_out)}" if action.kind == "requeue" else "the end"
+        )
+        say(f"error,exiting: attempt {self.job.restart}: {action.reason}; {then}")
+        if action.kind == "requeue":
+            self._requeue(action)
+        return action.code
+
+    def _requeue(self, action: Action) -> None:
+        """Mark the job's comment with this run and the nodes to leave out, then ask Slurm to requeue; Slurm ends us."""
+        places = tuple(self.job.nodes.index(name) for name in action.leave_out)
+        try:
+            comment = token.marked(self.door.job(self.job.job_id).comment, token.Mark(self.job.restart, places))
+            self.door.update_job(self.job.job_id, Comment=comment)
+            self.door.requeue(self.job.job_id)
+        except (SlurmError, ValueError) as error:
+            say(f"could not requeue: {error}")
+            return
+        time.sleep(KILL_WAIT_S)
+
+
+def lines_of_reason(given: grant.Grant) -> list[str]:
+    """The words of the last restart as log lines, `<node> <item>: failed: <what>`."""
+    lines, node = [], ""
+    for part in filter(None, given.last.split("; ")):
+        head, _, rest = part.partition(": ")
+        if head in given.excluded:
+            node, (head, _, rest) = head, rest.partition(": ")
+        lines.append(f"{node} {head}: failed: {rest}" if node and rest else f"{node} {head}".strip())
+    return lines
+
+
+def _ourselves() -> list[str]:
+    """The command line that runs this very code on another node: the deployed copy, or the installed one."""
+    root = compiled.site_root()
+    if (root / compiled.FILE).exists():
+        return [str(root / "bin" / "slurm-plugin")]
+    return [sys.executable, "-m", "slurm_plugin"]
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

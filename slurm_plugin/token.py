@@ -1,0 +1,91 @@
+"""The per-job request that travels in a job's `--comment`: `[sp1;retries=3;ib=auto]`.
+
+It is user text and only a request: authority is the grant in admin_comment (`slurm_plugin.grant`). While a job runs,
+the supervisor adds a **mark**: `run=` (the restart count of the run that is asked to end), `x=` (the positions of the
+nodes to leave out, in that run's node list). Form and bounds: docs/contract.md.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+VERSION = "sp1"
+MAX_BYTES = 200
+MAX_COMMENT_BYTES = 1024  # sbatch refuses 1025 with "Pathname of a file, directory or other parameter too long"
+MAX_RETRIES = 128
+INFINIBAND = ("auto", "yes", "no")
+
+_TOKEN = re.compile(r"\[sp1;([a-z0-9_=;.,-]*)\]", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A supervisor's request to run again elsewhere: which run ends, and which of its nodes to leave out."""
+
+    run: int  # SLURM_RESTART_COUNT of the run that asks
+    leave_out: tuple[int, ...] = ()  # positions in that run's node list, from 0
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a job asks of the hooks."""
+
+    retries: int = 0
+    infiniband: str = "auto"
+    mark: Mark | None = None
+
+    def __str__(self) -> str:
+        parts = [VERSION, f"retries={self.retries}", f"ib={self.infiniband}"]
+        if self.mark:
+            parts.append(f"run={self.mark.run}")
+            if self.mark.leave_out:
+                parts.append("x=" + ",".join(map(str, self.mark.leave_out)))
+        return f"[{';'.join(parts)}]"
+
+
+def find(comment: str) -> Token | None:
+    """The token in a comment, or None: none there, more than one, or a malformed one."""
+    if comment.count(f"[{VERSION};") != 1:
+        return None
+    found = _TOKEN.search(comment)
+    if not found or len(found[0]) > MAX_BYTES:
+        return None
+    fields: dict[str, str] = {}
+    for part in found[1].split(";"):
+        key, equals, value = part.partition("=")
+        if not equals or not key or key in fields:
+            return None
+        fields[key] = value
+    return _token(fields)
+
+
+def _token(fields: dict[str, str]) -> Token | None:
+    """A token from its `key=value` pairs; keys of a later version are passed over."""
+    numbers = [fields.get("retries", "0"), fields.get("run", "0")]
+    places = [part for part in fields.get("x", "").split(",") if part]
+    if not all(_NUMBER.fullmatch(number) for number in (*numbers, *places)):
+        return None
+    retries, infiniband = int(numbers[0]), fields.get("ib", "auto")
+    if retries > MAX_RETRIES or infiniband not in INFINIBAND:
+        return None
+    mark = Mark(int(numbers[1]), tuple(map(int, places))) if "run" in fields else None
+    return Token(retries, infiniband, mark)
+
+
+def marked(comment: str, mark: Mark) -> str:
+    """The comment with its token carrying `mark`, everything else kept; nodes that do not fit are dropped.
+
+    Raises ValueError where the comment holds no token of ours.
+    """
+    token = find(comment)
+    if token is None:
+        raise ValueError("the job's comment holds no [sp1;...] token: it was edited after submission")
+    leave_out = mark.leave_out
+    while True:
+        text = str(replace(token, mark=Mark(mark.run, leave_out)))
+        whole = text.join(_TOKEN.split(comment)[::2])
+        if len(text) <= MAX_BYTES and len(whole.encode()) <= MAX_COMMENT_BYTES:
+            return whole
+        if not leave_out:
+            raise ValueError(f"the job's comment leaves no room for our mark: over {MAX_COMMENT_BYTES} bytes")
+        leave_out = leave_out[:-1]
