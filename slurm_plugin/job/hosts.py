@@ -17,8 +17,7 @@ def main(args: list[str]) -> int:
     try:
         allocation = _allocation(options)
         port = ports.master_port(allocation.job_id, allocation.step_id, ports.ephemeral_range(EPHEMERAL.read_text()))
-        place = hostfiles.Place(port, int(os.environ.get("SLURM_NODEID", "0")), options.task)
-        text = hostfiles.FORMATS[options.format](allocation, place)
+        text = hostfiles.FORMATS[options.format](allocation, port, options.task)
     except hostfiles.HostfileError as error:
         print(f"slurm-plugin: {error}", file=sys.stderr)
         return 2

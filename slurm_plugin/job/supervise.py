@@ -35,7 +35,8 @@ def main(options: argparse.Namespace) -> int:
     site = _site()
     supervisor = Supervisor(options, from_environment(os.environ, options.slots), site, connect(), os.environ)
     with Launcher() as launcher:
-        return supervisor.run(launcher)
+        action = supervisor.attempt(launcher)
+    return supervisor.act(action)
 
 
 def _site() -> Mapping[str, Any]:
@@ -60,16 +61,15 @@ class Supervisor:
         self.port = ports.master_port(run.job_id, run.restart, ports.ephemeral_range(EPHEMERAL.read_text()))
         self.node_directory = node_directory.name(run.job_id, run.restart)
 
-    def run(self, launcher: Launcher) -> int:
-        """One attempt from its first line to its action; the exit code of the job."""
+    def attempt(self, launcher: Launcher) -> Action:
+        """One attempt, from its first line to the action that follows it."""
         started, reason = time.time(), self._opening()
         task_script = self.mode.task_script(self.job.allocation, port=self.port, launch=self.options.launch)
         nodes: Mapping[str, Health] = {}
         if self.options.retries or task_script is not None:
             nodes = self._barrier("barrier", task_script)
         if launcher.told_to_end or not self._ours_still(nodes):
-            say("Slurm ended this run while its nodes were looked at")
-            return ENDED_BY_SLURM
+            return Action("finish", ENDED_BY_SLURM, "Slurm ended this run while its nodes were looked at")
         attempt = Attempt("precheck", 1, nodes)
         if decide(attempt, 1).kind != "requeue":
             code = launcher.run(self.options.command, self._environment(reason, task_script), say)
@@ -79,7 +79,7 @@ class Supervisor:
             attempt = Attempt("program", code, nodes, launcher.told_to_end)
         action = decide(attempt, self._left() if attempt.code else 0)
         self._record(attempt, action, started)
-        return self._act(action)
+        return action
 
     def _opening(self) -> str:
         """Say which attempt this is; why it is not the first, with the nodes that were left out. Returns the reason."""
@@ -190,7 +190,8 @@ class Supervisor:
             },
         )
 
-    def _act(self, action: Action) -> int:
+    def act(self, action: Action) -> int:
+        """Say how the attempt ended and do what follows; the exit code of the job where it ends here."""
         if action.kind == "finish" and not action.code:
             return 0
         then = (
