@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-FEATURES, ROWS_PER_RANK, LEARNING_RATE, DECAY = 32, 256, 0.05, 1e-3
+FEATURES, ROWS_PER_RANK, LEARNING_RATE, DECAY = 32, 256, 0.1, 1e-3
 
 
 def shard(rank: int) -> tuple[np.ndarray, np.ndarray]:

@@ -99,7 +99,7 @@ def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Seq
         return Drop("somebody holds it")
     why = "; ".join(f"{node}: {reason}" for node, reason in faulty.items()) or "the job asked for it"
     if not grant.left:
-        return Cancel(replace(grant, counted=run, last=f"no restart left after {why}"))
+        return Cancel(replace(grant, last=f"no restart left after {why}"))  # not counted: that would let it start
     fresh = replace(
         grant,
         requeues=grant.requeues + 1,

@@ -11,6 +11,7 @@ from typing import Any
 PREFIX = "sp1:"
 _START = 'sp1:{"'  # inside our own JSON a quote is escaped, so the last one of these begins it
 MAX_NAMED = 16  # nodes named in `excluded`: the whole list is the job's own ExcNodeList
+MAX_WORDS = 2000  # bytes of `last`: the door reads 4096 of an admin_comment, and a grant cut off would be no grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def parse(admin_comment: str) -> Grant | None:
         return None
     try:
         return _grant(json.loads('{"' + rest))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -59,4 +60,13 @@ def written(admin_comment: str, grant: Grant) -> str:
         before += " "
     fields = asdict(grant)
     fields["excluded"] = grant.excluded[-MAX_NAMED:]
+    fields["last"] = _cut(grant.last)
     return before + PREFIX + json.dumps(fields, ensure_ascii=True, separators=(",", ":"))
+
+
+def _cut(text: str) -> str:
+    """The beginning of `text`, as much as MAX_WORDS bytes of JSON hold."""
+    text = text[:MAX_WORDS]
+    while len(json.dumps(text)) > MAX_WORDS:
+        text = text[:-1]
+    return text

@@ -66,6 +66,8 @@ def render_site(config: SiteConfig, out: Path, *, root: str = DEFAULT_ROOT) -> N
         "max_retries": config.max_retries,
         "limit": MAX_RETRIES,
     }
+    for folder in (out, out / "hooks", out / "bin"):
+        _readable(folder)
     for hook, template in HOOKS.items():
         always = hook == "prolog" and bool(config.prechecks.mandatory)
         _write(out / "hooks" / hook, render(template, **values, hook=hook, always=always), executable=True)
@@ -78,7 +80,8 @@ def render_site(config: SiteConfig, out: Path, *, root: str = DEFAULT_ROOT) -> N
 
 def trusted_interpreter(python: Path) -> None:
     """Raise MissingError unless root owns the interpreter and only root may replace it."""
-    for path in (python, *python.parents):
+    real = python.resolve()
+    for path in (python, *python.parents, real, *real.parents):
         try:
             found = path.stat()
         except OSError as error:
@@ -118,9 +121,15 @@ def _library(lib: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def _readable(folder: Path) -> None:
+    """Make a folder that everybody may enter, whatever the umask is: SlurmUser and users run what stands in it."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)
+
+
 def _write(path: Path, text: str, *, executable: bool = False) -> None:
     """Replace a file as a whole; readable by everybody, writable by its owner."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")
     with fresh.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -8,6 +8,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from prechecks import CHECKS
 from slurm_plugin.compiled import VERSION
 from slurm_plugin.errors import UsageError
 from slurm_plugin.token import MAX_RETRIES
@@ -106,13 +107,21 @@ def compiled(config: SiteConfig) -> dict[str, Any]:
         "spool_directory": config.spool_directory,
         "prechecks": {
             "deadline_s": seconds(checks.deadline),
-            "mandatory": list(checks.mandatory),
+            "mandatory": [_known(item) for item in checks.mandatory],
             "disk-size": {name: None if size is None else size_bytes(size) for name, size in disks.items()},
             "ulimit": msgspec.to_builtins(checks.ulimit),
             "gpu-check": msgspec.to_builtins(checks.gpu_check),
             "dns": msgspec.to_builtins(checks.dns),
         },
     }
+
+
+def _known(item: str) -> str:
+    """The id of a check, as it is."""
+    items = [check.item for check in CHECKS]
+    if item not in items:
+        raise ValueError(f"{item!r} is no check; the checks are {', '.join(items)}")
+    return item
 
 
 def size_bytes(text: str) -> int:

@@ -80,7 +80,7 @@ def marked(comment: str, mark: Mark) -> str:
     token = find(comment)
     if token is None:
         raise ValueError("the job's comment holds no [sp1;...] token: it was edited after submission")
-    leave_out = mark.leave_out
+    leave_out = mark.leave_out[: MAX_BYTES // 2]  # each takes two bytes at least
     while True:
         text = str(replace(token, mark=Mark(mark.run, leave_out)))
         whole = text.join(_TOKEN.split(comment)[::2])

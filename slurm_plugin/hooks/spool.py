@@ -29,16 +29,20 @@ def put(spool: Path, ended: Ended) -> None:
 
 def entries(spool: Path) -> Iterator[Ended]:
     """Everything that waits, oldest job first. A file that cannot be read is set aside as `.bad`, never retried."""
-    for path in sorted(spool.glob("[0-9]*.json")):
+    found = []
+    for path in spool.glob("[0-9]*.json"):
         try:
             fields = json.loads(path.read_text(encoding="ascii"))
             ended = Ended(int(fields["job_id"]), int(fields["told"]), tuple(map(str, fields["nodes"])))
+            if path.name != _file(ended):
+                raise ValueError(f"{path} holds the run of {_file(ended)}")
         except FileNotFoundError:
             continue
-        except (ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError):
             path.rename(path.with_suffix(".bad"))
             continue
-        yield ended
+        found.append(ended)
+    yield from sorted(found, key=lambda ended: (ended.job_id, ended.told))
 
 
 def remove(spool: Path, ended: Ended) -> None:

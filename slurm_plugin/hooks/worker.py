@@ -8,14 +8,15 @@ import fcntl
 import os
 import syslog
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from hostfiles import nodelist
+from hostfiles import HostfileError, nodelist
 from slurm_plugin import after_run, grant
 from slurm_plugin.after_run import Cancel, Count, Drop, Ended, Start, Step, Wait
 from slurm_plugin.hooks import spool
-from slurm_plugin.slurm import Job, Slurm, SlurmError, connect
+from slurm_plugin.slurm import Job, Node, Slurm, SlurmError, connect
 
 # How often Slurm is asked: quickly for a few jobs, once a second however many there are.
 FEW, FEW_EVERY_S, MANY_EVERY_S = 8, 0.25, 1.0
@@ -51,41 +52,61 @@ def _detach() -> None:
     os.chdir("/")
 
 
-def serve(directory: Path, door: Slurm, *, clock: Callable[[], float] = time.monotonic) -> None:
+def serve(
+    directory: Path,
+    door: Slurm,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Deal with every entry, then end; do nothing where another worker is at it."""
     while any(directory.glob("[0-9]*.json")):
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _empty(directory, door, clock)
+            _empty(directory, door, clock, sleep)
         except BlockingIOError:
             return
         finally:
             os.close(lock)
 
 
-def _empty(directory: Path, door: Slurm, clock: Callable[[], float]) -> None:
+def _empty(directory: Path, door: Slurm, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
     pending: dict[int, float] = {}  # job -> when it was first seen pending
     while waiting := list(spool.entries(directory)):
-        try:
+        with _tried_again():
             jobs = door.jobs([ended.job_id for ended in waiting])
             uncounted = [ended for ended in waiting if after_run.is_uncounted(jobs.get(ended.job_id))]
             names = sorted({name for ended in uncounted for name in ended.nodes})
             nodes = door.nodes(names) if names else {}
             for ended in waiting:
-                job = jobs.get(ended.job_id)
-                if job and job.state == "PENDING":
-                    pending.setdefault(job.id, clock())
-                excluded = nodelist.expand(job.excluded) if job and job.excluded else []
-                pending_s = clock() - pending.get(ended.job_id, clock())
-                step = after_run.step(ended, job, nodes, excluded, pending_s)
-                _apply(step, ended, job, door)
-                if isinstance(step, Drop | Start | Cancel):
-                    spool.remove(directory, ended)
-                    pending.pop(ended.job_id, None)
-        except SlurmError as error:
-            syslog.syslog(syslog.LOG_WARNING, f"the worker tries again: {error}")
-        time.sleep(FEW_EVERY_S if len(waiting) <= FEW else MANY_EVERY_S)
+                with _tried_again():  # each by itself: a job that Slurm refuses to change holds up no other
+                    if _served(ended, jobs.get(ended.job_id), nodes, door, pending=pending, now=clock()):
+                        spool.remove(directory, ended)
+        sleep(FEW_EVERY_S if len(waiting) <= FEW else MANY_EVERY_S)
+
+
+@contextmanager
+def _tried_again() -> Iterator[None]:
+    try:
+        yield
+    except (SlurmError, HostfileError) as error:
+        syslog.syslog(syslog.LOG_WARNING, f"the worker tries again: {error}")
+
+
+def _served(
+    ended: Ended, job: Job | None, nodes: Mapping[str, Node], door: Slurm, *, pending: dict[int, float], now: float
+) -> bool:
+    """Take one step for a run that ended; whether it was the last."""
+    if job and job.state == "PENDING":
+        pending.setdefault(job.id, now)
+    excluded = nodelist.expand(job.excluded) if job and job.excluded else []
+    step = after_run.step(ended, job, nodes, excluded, now - pending.get(ended.job_id, now))
+    _apply(step, ended, job, door)
+    last = isinstance(step, Drop | Start | Cancel)
+    if last:
+        pending.pop(ended.job_id, None)
+    return last
 
 
 def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:

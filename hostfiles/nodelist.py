@@ -1,0 +1,177 @@
+"""Slurm's node lists, `n[08-11],tux[2,1-2]`, to names and back, with every name in its place.
+
+Task counts (`SLURM_TASKS_PER_NODE`) follow the node list's own order, so order and doubles are kept: libraries that
+sort names or drop doubles break that alignment. An empty or malformed list is an error, never a shorter list.
+
+The form is the one of `scontrol show hostnames` (hostlist_create in Slurm's source), and a text behind brackets
+(`n[1-2]-ib0`), which Slurm's own tools refuse and sites write all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from hostfiles.errors import HostfileError
+
+TYPE_CHECKING = False  # as in `typing`, which would cost a prolog 3 ms (see hostfiles.allocation)
+if TYPE_CHECKING:
+    from typing import Final, Never
+
+MAX_NAMES: Final = 1 << 20  # far above any cluster; keeps `n[0-999999999]` from filling the memory
+SLURM_MAX_RANGE: Final = 1 << 16  # names in one range; scontrol: "Too many hosts in range"
+_SLURM_MAX_DIGITS: Final = 15  # scontrol counts in an unsigned long
+
+_CHARACTERS: Final = "A-Za-z0-9._-"
+_NAME: Final = re.compile(rf"[A-Za-z0-9._][{_CHARACTERS}]*", re.ASCII)  # no leading -: it would read as an option
+_PLAIN_LIST: Final = re.compile(rf"{_NAME.pattern}(?:,{_NAME.pattern})*", re.ASCII)
+_TOKEN: Final = re.compile(rf"(?P<literal>[{_CHARACTERS}]+)|\[(?P<ranges>[^][]*)\]|(?P<comma>,)", re.ASCII)
+_RANGE: Final = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
+_COUNT: Final = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?", re.ASCII)
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` can be one host's name: ASCII letters, digits, `.`, `_` and `-`, not beginning with `-`."""
+    return _NAME.fullmatch(text) is not None
+
+
+def expand(text: str) -> list[str]:
+    """Every name of a node list, in its order, doubles included.
+
+    With several brackets in a name the last one varies fastest. Raises HostfileError saying what was found where
+    (characters count from 1).
+    """
+    if _PLAIN_LIST.fullmatch(text):  # the common case of 100,000 plain names costs one match and one split
+        return text.split(",")
+    names: list[str] = []
+    for parts, at in _items(text):
+        if len(names) + prod(map(len, parts)) > MAX_NAMES:
+            _refuse(text, at, f"more than {MAX_NAMES} names")
+        found = parts[0]
+        for part in parts[1:]:
+            found = [head + tail for head in found for tail in part]
+        if found[0].startswith("-"):
+            _refuse(text, at, f"a name that begins with '-': {found[0]!r}")
+        names += found
+    return names
+
+
+def _items(text: str) -> Iterator[tuple[list[list[str]], int]]:
+    """Each comma-separated item as the choices of its parts, `n[1-2]-ib` -> [[n], [1, 2], [-ib]], and its place."""
+    parts: list[list[str]] = []
+    start = at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if not token:
+            _refuse(text, at, _unexpected(text[at]))
+        if token["literal"]:
+            parts.append([token["literal"]])
+        elif token["comma"]:
+            if not parts:
+                _refuse(text, at, "an empty name")
+            yield parts, start
+            parts, start = [], token.end()
+        else:
+            parts.append(_numbers(text, token["ranges"], at + 1))
+        at = token.end()
+    if not parts:
+        _refuse(text, at, "an empty name")
+    yield parts, start
+
+
+def _numbers(text: str, ranges: str, at: int) -> list[str]:
+    """The digit strings of what stands in one pair of brackets, `08-11,2` -> 08 09 10 11 2."""
+    numbers: list[str] = []
+    for part in ranges.split(","):
+        found = _RANGE.fullmatch(part)
+        if not found:
+            _refuse(text, at, f"{part!r} in brackets, where a number or a range such as 1-4 is wanted")
+        first, last = found[1], found[2] or found[1]
+        if max(len(first), len(last)) > _SLURM_MAX_DIGITS:
+            _refuse(text, at, f"a number of more than {_SLURM_MAX_DIGITS} digits")
+        low, high, width = int(first), int(last), len(first)
+        if high < low:
+            _refuse(text, at, f"the range {part!r} runs backwards")
+        if len(numbers) + high - low >= MAX_NAMES:
+            _refuse(text, at, f"more than {MAX_NAMES} names")
+        if first[0] == "0" and width > 1:
+            numbers += [str(number).zfill(width) for number in range(low, high + 1)]
+        else:
+            numbers += map(str, range(low, high + 1))
+        at += len(part) + 1
+    return numbers
+
+
+def _unexpected(character: str) -> str:
+    known = {"[": "a '[' that is not closed", "]": "a ']' that closes nothing"}
+    return known.get(character) or f"the character {character!r}"
+
+
+def _refuse(text: str, at: int, what: str) -> Never:
+    shown = text if len(text) <= 60 else f"{text[:40]}...{text[-10:]}"
+    raise HostfileError(f"node list {shown!r}, character {at + 1}: {what}; a node list reads n[08-11],gpu1")
+
+
+def fold(names: Sequence[str]) -> str:
+    """The short node list of `names`: `expand(fold(names)) == list(names)`, always.
+
+    Only the digits that end a name are folded, for then `scontrol show hostnames` reads the same names: it refuses
+    text behind brackets. Raises HostfileError for no names and for what is not a host's name.
+    """
+    if not names:
+        raise HostfileError("no names to fold into a node list")
+    items: list[str] = []
+    for prefix, numbers in _runs(names):
+        ranges = list(_ranges(numbers))
+        single = len(ranges) == 1 and "-" not in ranges[0]
+        items.append(prefix + ranges[0] if single else f"{prefix}[{','.join(ranges)}]")
+    return ",".join(items)
+
+
+def _runs(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Neighbours that differ only in their last number: the text before it, and those digits."""
+    shared: str | None = None
+    numbers: list[str] = []
+    for name in names:
+        if not is_name(name):
+            raise HostfileError(f"{name!r} is no host name; letters, digits, '.', '_' and '-' make one")
+        prefix = name.rstrip("0123456789")
+        prefix = max(prefix, name[:-_SLURM_MAX_DIGITS], key=len)
+        digits = name[len(prefix) :]
+        if digits and prefix == shared and numbers[0]:
+            numbers.append(digits)
+            continue
+        if shared is not None:
+            yield shared, numbers
+        shared, numbers = prefix, [digits]
+    if shared is not None:
+        yield shared, numbers
+
+
+def _ranges(numbers: Sequence[str]) -> Iterator[str]:
+    """Digit strings as numbers and ranges: 08 09 10 2 -> 08-10 2. A range has the width of its first number."""
+    first = last = numbers[0]
+    for digits in numbers[1:]:
+        following = str(int(last) + 1).zfill(len(first))
+        if digits == following and int(digits) - int(first) < SLURM_MAX_RANGE:
+            last = digits
+            continue
+        yield first if first == last else f"{first}-{last}"
+        first = last = digits
+    yield first if first == last else f"{first}-{last}"
+
+
+def expand_counts(text: str) -> list[int]:
+    """One count a node from Slurm's short form, as in SLURM_TASKS_PER_NODE: `4(x2),2` -> 4, 4, 2.
+
+    Raises HostfileError for any other form, and for a count or a repetition of 0.
+    """
+    counts: list[int] = []
+    for part in text.split(","):
+        found = _COUNT.fullmatch(part)
+        count, times = (int(found[1]), int(found[2] or 1)) if found else (0, 0)
+        if not count or not times or len(counts) + times > MAX_NAMES:
+            raise HostfileError(f"{part!r} in the counts {text[:60]!r}; counts read 4(x2),2")
+        counts += [count] * times
+    return counts

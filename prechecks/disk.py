@@ -1,0 +1,51 @@
+"""`disk-size root|shm|cache`: space available to users must be more than the threshold (row A3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from prechecks import units
+from prechecks.check import Check
+from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class DiskSize(Check):
+    """One file system. Its threshold, in bytes, is `settings["disk-size"][name]`; null: not checked on this site."""
+
+    problem = NODE_PROBLEM
+    condition = "no threshold on this site"
+
+    def __init__(self, name: str, path: str) -> None:
+        self.item = f"disk-size.{name}"
+        self.name = name
+        self.path = path
+
+    def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
+        """Wherever the site sets a threshold."""
+        return settings["disk-size"].get(self.name) is not None
+
+    def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """More available than the threshold."""
+        return judge(available(self.path), settings["disk-size"][self.name])
+
+
+def available(path: str) -> int | None:
+    """Bytes that a user without privileges can still write under `path`, None without it. May hang on a dead mount."""
+    try:
+        found = os.statvfs(path)
+    except FileNotFoundError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def judge(available_bytes: int | None, threshold: int) -> Finding:
+    """`512 MB < 1 GB` fails, and so does exactly the threshold, and a directory that does not exist."""
+    if available_bytes is None:
+        return Finding(FAILED, "no such directory", None, threshold)
+    verdict = OK if available_bytes > threshold else FAILED
+    return Finding(verdict, units.compare_sizes(available_bytes, threshold), available_bytes, threshold)

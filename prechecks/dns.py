@@ -1,0 +1,92 @@
+"""`dns`: this node, every host of the job and every name in the site's hosts files resolves (row A2).
+
+A job problem: a name server is shared, and what fails everywhere at once must not drain nodes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from prechecks.check import Check
+from prechecks.verdict import FAILED, JOB_PROBLEM, OK, Context, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAMED = 3  # how many of the names that do not resolve a message holds
+
+
+class Dns(Check):
+    """`settings["dns"]["hosts_files"]`: files of names, with `*` and `?` in the last part of a path."""
+
+    item = "dns"
+    problem = JOB_PROBLEM
+    condition = ""
+
+    def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
+        """To every job."""
+        return True
+
+    def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """All of the names resolve."""
+        names = dict.fromkeys((context.node, *context.hosts, *names_of(settings["dns"]["hosts_files"])))
+        return judge(len(names), [name for name in names if not resolves(name)])
+
+
+def names_of(patterns: Iterable[str]) -> list[str]:
+    """The names in all hosts files that match the patterns."""
+    names: list[str] = []
+    for path in hosts_files(patterns):
+        with open(path, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123 - as in prechecks.gpu
+            names += names_in(lines)
+    return names
+
+
+def hosts_files(patterns: Iterable[str]) -> list[str]:
+    """The files that match the patterns, by name; a directory that does not exist has none."""
+    found: list[str] = []
+    for pattern in patterns:
+        directory, _, name = pattern.rpartition("/")
+        try:
+            entries = os.listdir(directory or "/")  # noqa: PTH208 - as in prechecks.gpu
+        except FileNotFoundError:
+            continue
+        from fnmatch import fnmatchcase  # noqa: PLC0415 - few nodes have such files
+
+        found += sorted(f"{directory}/{entry}" for entry in entries if fnmatchcase(entry, name))
+    return found
+
+
+def names_in(lines: Iterable[str]) -> list[str]:
+    """The host names in a hosts file: one that begins a line, or all that follow an address; `#` begins a comment."""
+    names: list[str] = []
+    for line in lines:
+        first, *more = line.partition("#")[0].split() or [""]
+        if ":" in first or first.replace(".", "").isdigit():
+            names += more
+        elif first:
+            names.append(first)
+    return names
+
+
+def resolves(name: str) -> bool:
+    """Whether the node's own resolver knows the name; a dead name server costs seconds a name."""
+    import socket  # noqa: PLC0415 - only the forked child needs it
+
+    try:
+        socket.getaddrinfo(os.fsencode(name), None, type=socket.SOCK_STREAM)  # bytes: no detour through the idna codec
+    except (socket.gaierror, ValueError):
+        return False
+    return True
+
+
+def judge(count: int, unresolved: Sequence[str]) -> Finding:
+    """`4 names` passes; else the first three that do not resolve are named."""
+    if not unresolved:
+        return Finding(OK, f"{count} names" if count > 1 else "1 name", count, count)
+    more = f" and {len(unresolved) - NAMED} more" if len(unresolved) > NAMED else ""
+    verb = "does" if len(unresolved) == 1 else "do"
+    message = f"{', '.join(unresolved[:NAMED])}{more} {verb} not resolve"
+    return Finding(FAILED, message, count - len(unresolved), count)

@@ -1,0 +1,19 @@
+"""Every check, in the order of reports and logs."""
+
+from prechecks.check import Check
+from prechecks.disk import DiskSize
+from prechecks.dns import Dns
+from prechecks.gpu import GpuCheck
+from prechecks.ulimit import Ulimit
+from prechecks.verdict import NODE_PROBLEM
+
+CHECKS: tuple[Check, ...] = (
+    Dns(),
+    DiskSize("root", "/"),
+    DiskSize("shm", "/dev/shm"),  # noqa: S108 - looked at, never written
+    DiskSize("cache", "/cache"),
+    Ulimit(),
+    GpuCheck(),
+)
+
+NODE_ITEMS: tuple[str, ...] = tuple(check.item for check in CHECKS if check.problem == NODE_PROBLEM)

@@ -1,0 +1,162 @@
+"""A job's `command`: words, read as a POSIX shell reads them, never run by a shell.
+
+Each word reaches the program literally. What a shell would do beyond that - operators, variables, `~` - is refused
+with a way to say it, because leaving it undone would be a silent surprise.
+"""
+
+import re
+import shlex
+from typing import Final
+
+OPERATORS: Final = frozenset(";|&<>()")
+# Commands that a shell runs by itself, and its reserved words: no file of that name would be found on a node.
+_SHELL_ONLY: Final = frozenset(
+    [
+        ".",
+        "!",
+        "[[",
+        "alias",
+        "bg",
+        "case",
+        "cd",
+        "do",
+        "done",
+        "elif",
+        "else",
+        "esac",
+        "eval",
+        "exec",
+        "exit",
+        "export",
+        "fg",
+        "fi",
+        "for",
+        "function",
+        "if",
+        "local",
+        "read",
+        "return",
+        "select",
+        "set",
+        "shift",
+        "source",
+        "then",
+        "time",
+        "trap",
+        "ulimit",
+        "umask",
+        "unalias",
+        "unset",
+        "until",
+        "wait",
+        "while",
+        "{",
+    ]
+)
+_CONTINUED: Final = "\\\n"
+_ESCAPED_IN_QUOTES: Final = tuple('$`"\\\n')
+_NOT_IN_A_WORD = re.compile(r"[\0\ud800-\udfff]")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=", re.ASCII)
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The words of a command, at least one. Raises ValueError: what was found, and how to write it."""
+    if _NOT_IN_A_WORD.search(text):
+        raise ValueError("a NUL or half a surrogate pair; no program can be given one")
+    words = _Words(text.strip("\n")).read()
+    if not words:
+        raise ValueError("no words; a command begins with an executable, as in: python train.py")
+    if assigned := _ASSIGNMENT.match(text.lstrip()):
+        name = assigned[1]
+        raise ValueError(f"it begins with {name}=, no executable; set {name} under `env:`, or {in_a_shell(text)}")
+    if words[0] in _SHELL_ONLY:
+        raise ValueError(f"it begins with {words[0]}, which only a shell knows; {in_a_shell(text)}")
+    if not words[0]:
+        raise ValueError("it begins with an empty word, not with an executable")
+    return words
+
+
+def in_a_shell(text: str) -> str:
+    """The hint: the same text, run by bash."""
+    return f"let bash run it: {shlex.join(('bash', '-c', text.strip()))}"
+
+
+class _Words:
+    """One pass over a command (quoting rules: POSIX.1-2024, Shell Command Language, 2.2 and 2.3)."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def read(self) -> tuple[str, ...]:
+        words: list[str] = []
+        while self._at < len(self._text):
+            if self._text[self._at] in " \t":
+                self._at += 1
+            elif self._text.startswith(_CONTINUED, self._at):
+                self._at += len(_CONTINUED)
+            else:
+                words.append(self._word())
+        return tuple(words)
+
+    def _word(self) -> str:
+        """One word; stops at a blank or the end."""
+        if self._text[self._at] in "#~":
+            self._refuse("a word that begins with it means something else to a shell; quote it")
+        parts: list[str] = []
+        while self._at < len(self._text) and (char := self._text[self._at]) not in " \t":
+            self._at += 1
+            if char == "'":
+                parts.append(self._until_single_quote())
+            elif char == '"':
+                parts.append(self._until_double_quote())
+            elif char == "\\":
+                parts.append(self._escaped())
+            else:
+                self._at -= 1
+                self._refuse_special(char)
+                self._at += 1
+                parts.append(char)
+        return "".join(parts)
+
+    def _until_single_quote(self) -> str:
+        end = self._text.find("'", self._at)
+        if end < 0:
+            raise ValueError("a ' that is never closed")
+        inside, self._at = self._text[self._at : end], end + 1
+        return inside
+
+    def _until_double_quote(self) -> str:
+        parts: list[str] = []
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if char == '"':
+                self._at += 1
+                return "".join(parts)
+            if char in "$`":
+                self._refuse_special(char)
+            if char == "\\" and self._text[self._at + 1 : self._at + 2] in _ESCAPED_IN_QUOTES:
+                self._at += 1
+                parts.append(self._escaped())
+            else:
+                parts.append(char)
+                self._at += 1
+        raise ValueError('a " that is never closed')
+
+    def _escaped(self) -> str:
+        if self._at == len(self._text):
+            raise ValueError("a backslash at the end")
+        self._at += 1
+        return self._text[self._at - 1].replace("\n", "")
+
+    def _refuse_special(self, char: str) -> None:
+        if char in "$`":
+            self._refuse("no shell runs this command, so nothing would be put in its place; quote it with ' for itself")
+        if char in OPERATORS:
+            self._refuse("no shell runs this command; quote it for itself")
+        if char in "\n\r":
+            raise ValueError(f"several lines; fold them into one with `command: >`, or {in_a_shell(self._text)}")
+
+    def _refuse(self, why: str) -> None:
+        found = self._text[self._at : self._at + 12].split()[0]
+        raise ValueError(f"{found} in it: {why}, or {in_a_shell(self._text)}")

@@ -1,0 +1,49 @@
+"""Open MPI: `mpirun` on the first node starts one rank a slot, on the hosts of our hostfile.
+
+Nothing beyond row C1's variables needs `-x`: inside a job mpirun starts its daemons with srun, which hands the whole
+environment on, and ranks inherit it from the daemons (seen with Open MPI 4.1.4).
+"""
+
+import re
+from pathlib import PurePosixPath
+from typing import Final
+
+from hostfiles import Allocation
+from hostfiles import openmpi as hostfile_format
+from slurm_plugin.modes.base import Launch, Shape
+
+_LAUNCHERS: Final = frozenset({"mpirun", "mpiexec", "orterun", "prterun", "srun"})
+_NAMES_MPIRUN = re.compile(r"\b(?:mpirun|mpiexec)\b")
+
+
+class OpenMpi:
+    """Mode `openmpi`."""
+
+    def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
+        """Put mpirun before a command that names none; one that does is left alone, wherever it names it (row C1)."""
+        if PurePosixPath(words[0]).name in _LAUNCHERS or any(map(_NAMES_MPIRUN.search, words)):
+            return Launch((words,), "The command names its launcher: left as it is, started once, on the first node.")
+        processes = shape.nodes * shape.slots
+        prefix = (
+            "mpirun",
+            *(("--allow-run-as-root",) if shape.root else ()),
+            *("-np", str(processes), "-bind-to", "none", "-map-by", "slot"),
+            *("-x", "NCCL_DEBUG" if "NCCL_DEBUG" in shape.env else "NCCL_DEBUG=INFO"),
+            *("-x", "LD_LIBRARY_PATH", "-x", "PATH", "-mca", "pml", "ob1", "-mca", "btl", "^openib"),
+        )
+        return Launch(
+            (prefix, words),
+            f"The command names no mpirun: it was put before it, one rank a slot, {processes} in all.",
+        )
+
+    def hostfile(self, allocation: Allocation) -> str | None:
+        """`host slots=N` lines."""
+        return hostfile_format.text(allocation)
+
+    def variables(self, allocation: Allocation, *, port: int, hostfile_path: str | None, launch: str) -> dict[str, str]:
+        """Where mpirun finds the hostfile."""
+        return hostfile_format.variables(hostfile_path) if hostfile_path else {}
+
+    def task_script(self, allocation: Allocation, *, port: int, launch: str) -> str | None:
+        """Nothing: mpirun tells each rank who it is."""
+        return None

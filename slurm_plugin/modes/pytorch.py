@@ -1,0 +1,103 @@
+"""PyTorch: one launcher a node (`launch: node`), which starts the ranks, or one task a rank (`launch: task`).
+
+The variables are row C3's: for a launcher, WORLD_SIZE and RANK count **nodes**; for a rank they count ranks. What is
+the same everywhere travels in the environment of srun; what differs, TaskProlog sets from Slurm's own numbers.
+"""
+
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+from hostfiles import Allocation
+from hostfiles import pytorch as hostfile_format
+from slurm_plugin.errors import UsageError
+from slurm_plugin.modes.base import Launch, Shape
+
+_PYTHON = re.compile(r"python(?:3(?:\.[0-9]+)?)?", re.ASCII)
+_STARTS_EVERYWHERE: Final = frozenset({"srun", "mpirun", "mpiexec", "orterun", "prterun"})
+_LAUNCHER_MODULES: Final = ("torch.distributed.", "accelerate.commands.", "deepspeed.")
+
+# The user's own interpreter runs the launcher, so an environment named by its path works without being activated.
+# Underscores: the spelling that every torch.distributed.run knows; dashes came with 2.0.
+LAUNCHER: Final = (
+    'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK"'
+    ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"'
+)
+
+_NODE: Final = {"RANK": "SLURM_NODEID"}
+_TASK: Final = {
+    "RANK": "SLURM_PROCID",
+    "ROLE_RANK": "SLURM_PROCID",
+    "LOCAL_RANK": "SLURM_LOCALID",
+    "GROUP_RANK": "SLURM_NODEID",
+}
+
+
+class PyTorch:
+    """Mode `pytorch`."""
+
+    def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
+        """Start the command on every node with srun; `python train.py` through torch.distributed.run (row C3)."""
+        if PurePosixPath(words[0]).name in _STARTS_EVERYWHERE:
+            return Launch((words,), "The command starts its own tasks: left as it is, started once, on the first node.")
+        if shape.launch == "task":
+            return Launch((_srun(shape.nodes, shape.slots), words), "The command is left as it is: one task a rank.")
+        program = _program(words)
+        if program is None:
+            note = "The command names its launcher, or is no Python program: left as it is, started once a node."
+            return Launch((_srun(shape.nodes, 1), words), note)
+        note = (
+            f"The command names no launcher: torch.distributed.run starts it, once a node, {shape.slots} rank(s) each."
+        )
+        return Launch((_srun(shape.nodes, 1), ("bash", "-c", LAUNCHER), (words[0], *program)), note)
+
+    def hostfile(self, allocation: Allocation) -> str | None:
+        """None: ranks find each other through MASTER_ADDR."""
+        return None
+
+    def variables(self, allocation: Allocation, *, port: int, hostfile_path: str | None, launch: str) -> dict[str, str]:
+        """The rendezvous: MASTER_ADDR, MASTER_PORT, and how many there are."""
+        first, differs = _first(allocation, port, launch)
+        return {name: value for name, value in first.items() if name not in differs}
+
+    def task_script(self, allocation: Allocation, *, port: int, launch: str) -> str | None:
+        """RANK, and for ranks their place on the node, from Slurm's numbers of the task."""
+        _, differs = _first(allocation, port, launch)
+        return "".join(f"printf 'export %s=%s\\n' {name} \"${source}\"\n" for name, source in differs.items())
+
+
+def _srun(nodes: int, tasks: int) -> tuple[str, ...]:
+    """A step on all nodes that ends when one task fails.
+
+    Without --exact and --cpus-per-task a step gets every CPU, and without --gres every accelerator, that the job has on
+    the node (srun(1)): right for one launcher a node. --export=ALL also where the job came with `sbatch --export=NONE`.
+    """
+    counts = (f"--nodes={nodes}", f"--ntasks={nodes * tasks}", f"--ntasks-per-node={tasks}")
+    return ("srun", *counts, "--kill-on-bad-exit=1", "--export=ALL")
+
+
+def _program(words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What torch.distributed.run is given for a Python program that names no launcher; None for anything else."""
+    if not _PYTHON.fullmatch(PurePosixPath(words[0]).name):
+        return None
+    rest = words[1:]
+    while rest[:1] == ("-u",):  # the launcher adds it
+        rest = rest[1:]
+    if not rest or any(
+        module.startswith(_LAUNCHER_MODULES) for option, module in itertools.pairwise(rest) if option == "-m"
+    ):
+        return None
+    if not rest[0].startswith("-") or (rest[0] == "-m" and len(rest) > 1):
+        return rest
+    return ("--no_python", *words)  # options of the interpreter: it is run exactly as written
+
+
+def _first(allocation: Allocation, port: int, launch: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The variables of the first task, and those of them that differ with the Slurm variable that has their value."""
+    if launch == "task":
+        if len({host.tasks for host in allocation.hosts}) > 1:
+            raise UsageError(f"{allocation.nodelist}: unlike numbers of tasks; submit with --ntasks-per-node")
+        return hostfile_format.rank_variables(allocation, 0, port), _TASK
+    return hostfile_format.node_variables(allocation, 0, port), _NODE

@@ -1,0 +1,95 @@
+"""A job spec becomes an sbatch script: directives by sbatch's own rules, the rest from `templates/job/`."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from slurm_plugin import commandline, durations, templates
+from slurm_plugin.errors import UsageError
+from slurm_plugin.modes import MODES, Shape
+from slurm_plugin.spec import Spec
+from slurm_plugin.token import Token
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.,/:=%+@-]+", re.ASCII)
+_NOT_IN_A_VALUE = re.compile(r'[\x00-\x1f\x7f\\"]')
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a spec is rendered."""
+
+    directory: str  # the directory of submission, absolute
+    command: str  # `slurm-plugin` as the batch script calls it, absolute
+    root: bool = False  # whether root submits
+
+
+def script(spec: Spec, site: Site, source: str = "JOB.yaml") -> str:
+    """The batch script; `source` names the spec's file in a comment."""
+    words = commandline.split(spec.command)
+    shape = Shape(spec.nodes, spec.slots, spec.launch, root=site.root, env=frozenset(spec.env))
+    launch = MODES[spec.mode].launch(words, shape)
+    workdir = working_directory(spec, site)
+    return templates.render(
+        f"job/{spec.mode}.sh.j2",
+        directives=tuple(_directives(spec, workdir)),
+        job=spec.name,
+        mode=spec.mode,
+        nodes=spec.nodes,
+        slots=spec.slots,
+        launch_per=spec.launch,
+        source=shlex.quote(source) if source.isprintable() else "JOB.yaml",
+        env=tuple(spec.env.items()),
+        workdir=workdir,
+        note=launch.note,
+        slurm_plugin=site.command,
+        retries=spec.retries,
+        infiniband=spec.infiniband,
+        checkpoint=_absolute(workdir, spec.checkpoint) if spec.checkpoint else "",
+        launch=" \\\n    ".join(map(shlex.join, launch.parts)),
+    )
+
+
+def working_directory(spec: Spec, site: Site) -> str:
+    """The job's working directory, absolute. Raises UsageError for a directory of submission with `%` in it."""
+    if "%" in site.directory and not (spec.workdir or "").startswith("/"):
+        raise UsageError(
+            f"{site.directory}: found % in the directory of submission; sbatch reads a pattern for the log there\n"
+            "  set `workdir:` to an absolute path without it, or submit from another directory"
+        )
+    return _absolute(site.directory, spec.workdir) if spec.workdir else site.directory
+
+
+def directive(option: str, value: str | int) -> str:
+    """`--option=value` as sbatch reads it from an #SBATCH line, which is not a shell's way.
+
+    It drops every backslash, ends a value at a blank or an unquoted `#`, and begins a new directive at a newline
+    (`_get_argument` in sbatch's opt.c). Raises UsageError for a value that cannot be said there.
+    """
+    text = str(value)
+    if found := _NOT_IN_A_VALUE.search(text):
+        raise UsageError(
+            f"--{option}: {text!r} has {found[0]!r} in it, which sbatch cannot read from a script\n"
+            "  accepted: no control characters, backslashes or double quotes; use another path"
+        )
+    return f"--{option}={text}" if _PLAIN.fullmatch(text) else f'--{option}="{text}"'
+
+
+def _directives(spec: Spec, workdir: str) -> Iterator[str]:
+    yield directive("job-name", spec.name)
+    yield directive("nodes", spec.nodes)
+    yield directive("ntasks-per-node", spec.slots)
+    if spec.accelerators.gpu:
+        yield directive("gres", f"gpu:{spec.accelerators.gpu}")
+    if spec.time:
+        yield directive("time", durations.slurm_time(spec.time))
+    yield directive("chdir", workdir)
+    yield directive("output", spec.output)
+    yield "--open-mode=append"  # a requeued job goes on in the same log
+    yield "--requeue" if spec.retries else "--no-requeue"
+    yield directive("comment", str(Token(spec.retries, spec.infiniband)))  # also without retries: it names our jobs
+
+
+def _absolute(directory: str, path: str) -> str:
+    return str(PurePosixPath(directory) / path)

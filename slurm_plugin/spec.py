@@ -1,0 +1,149 @@
+"""The job spec: what a user writes in `JOB.yaml`. docs/spec.md says the same to users."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from slurm_plugin import commandline, durations, validate, yamltext
+from slurm_plugin.errors import UsageError
+from slurm_plugin.token import MAX_RETRIES
+from slurm_plugin.validate import Problem
+
+ANNOTATED_RETRIES: Final = "fault-tolerance/job-retry-num"
+ANNOTATED_UNCONDITIONAL: Final = "fault-tolerance/job-unconditional-retry"
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_NOT_IN_ENV = re.compile(r"[\0\ud800-\udfff]")
+# bash ends a script that assigns to one of these.
+_READ_ONLY: Final = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+
+# What becomes a value of an #SBATCH line. sbatch's own reader drops backslashes, ends a value at a quote and begins a
+# new directive at a newline; nothing expands `$` or `~` there.
+_NOT_IN_A_DIRECTIVE: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\"$"
+Count = Annotated[int, Meta(ge=0, le=1024, description="a whole number from 0 to 1024")]
+Nodes = Annotated[int, Meta(ge=1, le=65536, description="a whole number from 1 to 65536")]
+Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES, description=f"a whole number from 0 to {MAX_RETRIES}")]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z",
+        description="a name of up to 64 letters, digits, `.`, `_` and `-`, the first a letter or digit",
+    ),
+]
+Command = Annotated[str, Meta(min_length=1, max_length=65536, description="a command that begins with an executable")]
+# `%` in the working directory would be read as a pattern of the log's name, which sbatch puts behind it.
+Directory = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?!~)[^%{_NOT_IN_A_DIRECTIVE}]+\Z",
+        max_length=1024,
+        description="a path without control characters, backslashes, double quotes, `$`, `%` or a leading `~`",
+    ),
+]
+FilePath = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(?!~)[^{_NOT_IN_A_DIRECTIVE}]+\Z",
+        max_length=1024,
+        description="a path without control characters, backslashes, double quotes, `$` or a leading `~`",
+    ),
+]
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of a spec."""
+
+
+class Accelerators(_Part, frozen=True):
+    """Accelerators of each node, by Slurm's gres name."""
+
+    gpu: Count = 0
+
+
+class Annotations(_Part, frozen=True, rename={"retries": ANNOTATED_RETRIES, "unconditional": ANNOTATED_UNCONDITIONAL}):
+    """Annotations of other training systems, accepted as they are."""
+
+    retries: Retries | None = None
+    unconditional: Literal["true", "false"] = "false"
+
+
+class Metadata(_Part, frozen=True):
+    """The place of the annotations."""
+
+    annotations: Annotations = Annotations()
+
+
+class Spec(_Part, frozen=True, kw_only=True):
+    """One job."""
+
+    name: Name
+    mode: Literal["openmpi", "pytorch"]
+    nodes: Nodes = 1
+    accelerators: Accelerators = Accelerators()
+    command: Command
+    env: Mapping[str, str] = {}
+    workdir: Directory | None = None
+    time: str | None = None
+    output: FilePath = "%x-%j.out"
+    checkpoint: FilePath | None = None
+    retries: Retries = 0
+    infiniband: Literal["auto", "yes", "no"] = "auto"
+    launch: Literal["node", "task"] = "node"
+    metadata: Metadata = Metadata()
+
+    @property
+    def slots(self) -> int:
+        """Processes that a node has room for: its accelerators, 1 without any (row C1)."""
+        return self.accelerators.gpu or 1
+
+
+def load(data: bytes, source: str) -> Spec:
+    """Read a spec; `source` names it in messages. Raises UsageError with all of its problems."""
+    document = yamltext.read(data, source)
+    spec, problems = validate.record(document, Spec)
+    validate.fail(problems, document, source)
+    if spec is None:  # fail() has raised
+        raise UsageError(f"{source}: not a job spec")
+    validate.fail(_problems(spec, document.fields), document, source)
+    retries = spec.metadata.annotations.retries
+    return spec if retries is None else msgspec.structs.replace(spec, retries=retries)
+
+
+def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
+    """What is wrong with a spec beyond the type of each field."""
+    try:
+        commandline.split(spec.command)
+    except ValueError as error:
+        yield Problem(("command",), f"found {error}")
+    if spec.time is not None:
+        try:
+            durations.seconds(spec.time)
+        except ValueError as error:
+            yield Problem(("time",), f"found {yamltext.found(spec.time)}; accepted: {error}")
+    if spec.launch == "task" and spec.mode != "pytorch":
+        yield Problem(("launch",), f"found 'task'; mode {spec.mode} accepts: node; mode pytorch: node, task")
+    for name, value in spec.env.items():
+        yield from _env_problems(name, value)
+    annotations = spec.metadata.annotations
+    where = ("metadata", "annotations")
+    if annotations.retries not in (None, spec.retries) and "retries" in fields:
+        text = f"found {annotations.retries}, and `retries: {spec.retries}`; keep one of the two"
+        yield Problem((*where, ANNOTATED_RETRIES), text)
+    if annotations.unconditional == "true":
+        text = f"restarts after any failure are not built yet; accepted: false; after a fault: {ANNOTATED_RETRIES}"
+        yield Problem((*where, ANNOTATED_UNCONDITIONAL), text)
+
+
+def _env_problems(name: str, value: str) -> Iterator[Problem]:
+    path = ("env", name)
+    if not _ENV_NAME.fullmatch(name):
+        yield Problem(path, "accepted names: letters, digits and `_`, the first not a digit")
+    elif name.startswith("SLURM_"):
+        yield Problem(path, "SLURM_ names are Slurm's and ours; choose another name")
+    elif name in _READ_ONLY:
+        yield Problem(path, "bash does not let a script set it; choose another name")
+    if _NOT_IN_ENV.search(value):
+        yield Problem(path, "the value has a NUL or half a surrogate pair in it; no variable can hold that")

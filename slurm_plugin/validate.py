@@ -1,0 +1,109 @@
+"""Turn a document into a record, and say everything that is wrong with it at once.
+
+Each problem names the place (`accelerators.gpu`), what was found, what is accepted, and the nearest accepted word. What
+a field accepts is its type, and its `Meta(description=...)` says it in words.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from slurm_plugin.errors import UsageError
+from slurm_plugin.yamltext import Document, Path, found
+
+Record = TypeVar("Record", bound=Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to correct. `path` is empty for the document as a whole."""
+
+    path: Path
+    text: str
+
+
+def record(document: Document, kind: type[Record]) -> tuple[Record | None, tuple[Problem, ...]]:
+    """The record, or the problems that stand in its way."""
+    return _record(document.fields, kind, ())
+
+
+def fail(problems: Iterable[Problem], document: Document, source: str) -> None:
+    """Raise UsageError with all the problems, in the order of the lines; return where there are none."""
+    ordered = sorted(problems, key=lambda problem: _line(problem.path, document))
+    if not ordered:
+        return
+    texts = [f"  line {_line(each.path, document)}: {_shown(each.path)}: {each.text}" for each in ordered]
+    count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
+    again = f"  correct the file, then look at the script with: slurm-plugin render {source}"
+    raise UsageError("\n".join((f"{source}: {count}, nothing was submitted", *texts, again)))
+
+
+def nearest(word: str, accepted: Iterable[str]) -> str:
+    """`; did you mean x?` for the accepted word that is most like this one, else nothing."""
+    close = difflib.get_close_matches(word.lower(), list(accepted), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _line(path: Path, document: Document) -> int:
+    """The line of a key, or of the nearest one round it; 1 for what is missing altogether."""
+    while path and path not in document.lines:
+        path = path[:-1]
+    return document.lines.get(path, 1)
+
+
+def _shown(path: Path) -> str:
+    """A place as a message shows it: a key of the user may hold anything."""
+    return "".join(char if char.isprintable() else "?" for char in ".".join(path))
+
+
+def _record(fields: Mapping[str, Any], kind: type[Record], path: Path) -> tuple[Record | None, tuple[Problem, ...]]:
+    known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    values: dict[str, Any] = {}
+    problems = [
+        Problem((*path, key), f"unknown key; accepted: {', '.join(known)}{nearest(key, known)}")
+        for key in fields
+        if key not in known
+    ]
+    for key, field in known.items():
+        if key in fields:
+            values[field.name], wrong = _value(fields[key], field.type, (*path, key))
+            problems += wrong
+        elif field.required:
+            problems.append(Problem((*path, key), f"missing; accepted: {_accepted(field.type)}"))
+    return (None if problems else kind(**values)), tuple(problems)
+
+
+def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]:
+    """One field's value, and what is wrong with it."""
+    if isinstance(kind, type) and issubclass(kind, Struct) and isinstance(value, dict):
+        return _record(value, kind, path)
+    if get_origin(kind) is Mapping and isinstance(value, dict):
+        of = get_args(kind)[1]
+        parts = {key: _value(part, of, (*path, key)) for key, part in value.items()}
+        return {key: part for key, (part, _) in parts.items()}, tuple(p for _, wrong in parts.values() for p in wrong)
+    try:
+        return msgspec.convert(value, kind, strict=False), ()
+    except msgspec.ValidationError:
+        close = nearest(value, _words(kind)) if isinstance(value, str) else ""
+        return None, (Problem(path, f"found {found(value)}; accepted: {_accepted(kind)}{close}"),)
+
+
+def _accepted(kind: Any) -> str:
+    """What a type accepts, in words."""
+    if get_origin(kind) is Annotated:
+        return next((meta.description for meta in get_args(kind)[1:] if meta.description), _accepted(get_args(kind)[0]))
+    if words := _words(kind):
+        return ", ".join(words)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return "{" + ", ".join(f"{f.encode_name}: {_accepted(f.type)}" for f in msgspec.structs.fields(kind)) + "}"
+    if get_origin(kind) is Mapping:
+        return "a mapping of `NAME: value` lines"
+    return next((_accepted(part) for part in get_args(kind) if part is not type(None)), "a text")
+
+
+def _words(kind: Any) -> tuple[str, ...]:
+    return get_args(kind) if get_origin(kind) is Literal else ()

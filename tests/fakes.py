@@ -1,0 +1,82 @@
+"""A Slurm in memory: jobs and nodes are plain records, every change is applied and remembered."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from slurm_plugin.slurm import Job, JobNotFoundError, Node, SlurmError
+
+_FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded", "StartTime": "start_time"}
+
+
+def job(job_id: int = 7, **fields: object) -> Job:
+    """A pending job that was requeued once, with nothing else known."""
+    return replace(Job(job_id, "alice", "PENDING", "BeginTime", "", "", 1, "", ""), **fields)  # type: ignore[arg-type]
+
+
+def node(name: str, *states: str, reason: str = "") -> Node:
+    """A node, idle unless said otherwise."""
+    return Node(name, frozenset(states or ("IDLE",)), reason)
+
+
+class FakeSlurm:
+    """Satisfies `slurm_plugin.slurm.Slurm`. `refusals`: (method, first argument) -> how many calls are refused."""
+
+    def __init__(self, jobs: Iterable[Job] = (), nodes: Iterable[Node] = ()) -> None:
+        self.known_jobs = {each.id: each for each in jobs}
+        self.known_nodes = {each.name: each for each in nodes}
+        self.changes: list[tuple[object, ...]] = []
+        self.questions: list[tuple[str, tuple[object, ...]]] = []
+        self.refusals: dict[tuple[str, object], float] = {}
+
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
+        self._change("submit", script)
+        return 1
+
+    def job(self, job_id: int) -> Job:
+        if job_id not in self.known_jobs:
+            raise JobNotFoundError(f"no job {job_id}")
+        return self.known_jobs[job_id]
+
+    def jobs(self, job_ids: Sequence[int]) -> Mapping[int, Job]:
+        self._refuse("jobs", None)
+        self.questions.append(("jobs", tuple(job_ids)))
+        return {each: self.known_jobs[each] for each in job_ids if each in self.known_jobs}
+
+    def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
+        self._refuse("nodes", None)
+        self.questions.append(("nodes", tuple(names)))
+        return {each: self.known_nodes[each] for each in names or self.known_nodes if each in self.known_nodes}
+
+    def update_job(self, job_id: int, **fields: str) -> None:
+        self._change("update_job", job_id, fields)
+        changed = {_FIELDS[name]: value for name, value in fields.items()}
+        self.known_jobs[job_id] = replace(self.known_jobs[job_id], **changed)  # type: ignore[arg-type]
+
+    def requeue(self, job_id: int) -> None:
+        self._change("requeue", job_id)
+        old = self.known_jobs[job_id]
+        self.known_jobs[job_id] = replace(old, state="PENDING", restarts=old.restarts + 1)
+
+    def cancel(self, job_id: int) -> None:
+        self._change("cancel", job_id)
+        self.known_jobs[job_id] = replace(self.known_jobs[job_id], state="CANCELLED")
+
+    def drain(self, node: str, reason: str) -> None:
+        self._change("drain", node, reason)
+        old = self.known_nodes[node]
+        self.known_nodes[node] = replace(old, states=old.states | {"DRAIN"}, reason=reason)
+
+    def resume(self, node: str) -> None:
+        self._change("resume", node)
+        old = self.known_nodes[node]
+        self.known_nodes[node] = replace(old, states=old.states - {"DRAIN"}, reason="")
+
+    def _change(self, method: str, *arguments: object) -> None:
+        self._refuse(method, arguments[0])
+        self.changes.append((method, *arguments))
+
+    def _refuse(self, method: str, first: object) -> None:
+        left = self.refusals.get((method, first), 0)
+        if left > 0:
+            self.refusals[method, first] = left - 1
+            raise SlurmError(f"{method} was refused")

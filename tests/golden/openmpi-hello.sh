@@ -1,0 +1,29 @@
+#!/bin/bash
+#SBATCH --job-name=openmpi-hello
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --gres=gpu:2
+#SBATCH --time=00:05:00
+#SBATCH --chdir=/home/ada/runs
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --comment="[sp1;retries=1;ib=auto]"
+
+# Job openmpi-hello, mode openmpi, nodes x processes: 2 x 2. Made from a job spec: change that, then run
+#   slurm-plugin render openmpi-hello.yaml
+set -euo pipefail
+
+# mpirun warns about a variable of `-x` that is not set; the dynamic loader reads an empty one as none.
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}"
+# Left by `sbatch --export`: mpirun starts its daemons with srun, which has to hand the whole environment on.
+unset SLURM_EXPORT_ENV
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd /home/ada/runs
+
+# The command names no mpirun: it was put before it, one rank a slot, 4 in all.
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=openmpi --retries=1 --slots=2 --infiniband=auto \
+    -- mpirun -np 4 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl '^openib' \
+    bash -c 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'

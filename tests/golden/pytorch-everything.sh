@@ -1,0 +1,31 @@
+#!/bin/bash
+#SBATCH --job-name=every.thing-1
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=gpu:8
+#SBATCH --time=2-00:00:00
+#SBATCH --chdir="/home/ada/runs/my runs/no #1"
+#SBATCH --output=logs/%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --comment="[sp1;retries=3;ib=yes]"
+
+# Job every.thing-1, mode pytorch, nodes x processes: 4 x 8. Made from a job spec: change that, then run
+#   slurm-plugin render pytorch-everything.yaml
+set -euo pipefail
+
+export NCCL_DEBUG=WARN
+export GREETING='it'"'"'s $HOME, `date`
+and a second line
+#SBATCH --comment=x'
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd '/home/ada/runs/my runs/no #1'
+
+# The command names no launcher: torch.distributed.run starts it, once a node, 8 rank(s) each.
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=pytorch --launch=node --retries=3 --slots=8 --infiniband=yes \
+    --checkpoint=/scratch/ada/checkpoints \
+    -- srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL \
+    bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \
+    /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'

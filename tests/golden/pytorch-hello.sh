@@ -1,0 +1,26 @@
+#!/bin/bash
+#SBATCH --job-name=pytorch-hello
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --gres=gpu:2
+#SBATCH --time=00:05:00
+#SBATCH --chdir=/home/ada/runs
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --comment="[sp1;retries=1;ib=auto]"
+
+# Job pytorch-hello, mode pytorch, nodes x processes: 2 x 2. Made from a job spec: change that, then run
+#   slurm-plugin render pytorch-hello.yaml
+set -euo pipefail
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd /home/ada/runs
+
+# The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=pytorch --launch=node --retries=1 --slots=2 --infiniband=auto \
+    --checkpoint=/home/ada/runs/checkpoints \
+    -- srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL \
+    bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \
+    python hello.py

@@ -1,0 +1,106 @@
+"""Mirrors slurm_plugin/cli/jobs.py: the commands as a user types them, with a stand-in for the door."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from slurm_plugin.__main__ import main
+from slurm_plugin.cli import jobs
+from slurm_plugin.cli.progress import display
+from slurm_plugin.follow import Look
+from slurm_plugin.slurm import Job
+from tests.fake_slurm import FakeSlurm
+
+SPEC = "name: a\nmode: openmpi\ncommand: ./a.out\n"
+DONE = Job(17, "ada", "COMPLETED", "", "n1", "", 0, "", "", exit_code=0)
+NO_SITE = "command: /nonexistent/slurm-plugin\n"
+
+
+@pytest.fixture
+def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small spec in an own directory, and a site file that no machine has."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yaml").write_text(NO_SITE)
+    monkeypatch.setenv("SLURM_PLUGIN_CONFIG", str(tmp_path / "site.yaml"))
+    path = tmp_path / "job.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    """A door whose job has ended COMPLETED."""
+    fake = FakeSlurm(DONE)
+    monkeypatch.setattr(jobs, "connect", lambda: fake)
+    return fake
+
+
+def test_render_prints_the_script_and_submit_the_same_with_dry_run(
+    job_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is submitted, nothing else is printed."""
+    assert main(["render", str(job_file)]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith("#!/bin/bash\n#SBATCH --job-name=a\n")
+    assert main(["submit", "--dry-run", str(job_file)]) == 0
+    assert capsys.readouterr() == (script, "")
+
+
+def test_submit_prints_the_job_id(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    """And sbatch was given exactly what render prints."""
+    assert main(["submit", str(job_file)]) == 0
+    assert capsys.readouterr() == ("17\n", "")
+    main(["render", str(job_file)])
+    assert slurm.submitted[0][0] == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("state", "code"), [("COMPLETED", 0), ("CANCELLED", 1)])
+def test_wait_tells_the_end_by_its_exit_code(
+    state: str, code: int, job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Progress goes to stderr, JSON to stdout; away from a terminal no escape sequence is written."""
+    slurm.answers = [replace(DONE, state=state)]
+    assert main(["submit", "--wait", "--json", str(job_file)]) == code
+    out, err = capsys.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"job": 17},
+        {"job": 17, "state": state, "exit_code": 0, "signal": None, "restarts": 0},
+    ]
+    assert err == f"job 17: {state}\n"
+
+
+def test_a_wrong_spec_is_wrong_usage(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, everything that is wrong on stderr, nothing submitted."""
+    job_file.write_text(SPEC + "retires: 3\n")
+    assert main(["submit", str(job_file)]) == 2
+    assert capsys.readouterr().err.startswith(f"slurm-plugin: {job_file}: 1 problem, nothing was submitted\n")
+    assert not slurm.submitted
+
+
+def test_a_missing_spec_is_wrong_usage(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file and the reason are named."""
+    assert main(["render", "none.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "slurm-plugin: none.yaml: No such file or directory\n  give a job spec; see: docs/spec.md\n"
+    )
+
+
+def test_ctrl_c_leaves_the_job_running(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    """And says how to end it."""
+    slurm.answers = [KeyboardInterrupt()]
+    assert main(["submit", "--wait", str(job_file)]) == 130
+    assert capsys.readouterr() == ("17\n", "job 17 goes on; cancel it with: scancel 17\n")
+
+
+def test_a_terminal_gets_a_status_line_and_the_changes() -> None:
+    """Without colours where NO_COLOR asks for none."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, no_color=True, width=80)
+    with display(console, 17) as shown:
+        shown.show(Look(replace(DONE, state="RUNNING", restarts=1), ("RUNNING on n1",)))
+    assert "job 17: RUNNING on n1\n" in out.getvalue()
+    assert "RUNNING, restart 1" in out.getvalue()

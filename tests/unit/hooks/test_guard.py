@@ -1,0 +1,263 @@
+"""The sh round the hooks, run as slurmd runs it: root, a bare environment, strings that users chose."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from slurm_plugin.site import render_site
+from slurm_plugin.siteconfig import Prechecks, SiteConfig
+
+TOKEN = "my run [sp1;retries=3]"
+GUARDS = ("prolog", "epilog", "epilog_slurmctld")
+USER = 20001
+STARTED = "echo \"$*\" >> {0}/started; "  # what every fake interpreter does first
+
+
+class Site:
+    """A rendered site whose interpreter is a shell script."""
+
+    def __init__(self, directory: Path, interpreter: str | None, *, mandatory: bool = False) -> None:
+        self.root, self.run, self._directory = directory / "site", directory / "run", directory
+        python = directory / "python"
+        python.write_text("#!/bin/sh\n" + STARTED.format(directory) + (interpreter or ""))
+        python.chmod(0o755)
+        config = SiteConfig(
+            python=str(python),
+            run_directory=str(self.run),
+            prechecks=Prechecks(mandatory=("dns",) if mandatory else ()),
+        )
+        render_site(config, self.root, root=str(self.root))
+        (self.run / "jobs" / "7.0.0").mkdir(parents=True)
+        if interpreter is None:
+            python.unlink()
+
+    def hook(self, name: str, comment: str | None = TOKEN, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a hook on job 7."""
+        given = {"SLURM_JOB_ID": "7", **({} if comment is None else {"SLURM_JOB_COMMENT": comment}), **environ}
+        return run(self.root / "hooks" / name, given, self._directory)
+
+    @property
+    def started(self) -> list[str]:
+        """The arguments of each start of the interpreter."""
+        file = self._directory / "started"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+def run(hook: Path, environ: Mapping[str, str], directory: Path, **options: int) -> subprocess.CompletedProcess[str]:
+    """A hook's end, with exactly this environment."""
+    return subprocess.run(
+        [hook], env=environ, cwd=directory, capture_output=True, text=True, timeout=30, check=False, **options
+    )
+
+
+@pytest.mark.parametrize("hook", GUARDS)
+@pytest.mark.parametrize("code", [0, 75])
+def test_what_passes(tmp_path: Path, hook: str, code: int) -> None:
+    """0, and 75 for a bad node, are handed on; nothing is said."""
+    site = Site(tmp_path, f"exit {code}")
+    result = site.hook(hook)
+    assert (result.returncode, result.stdout, result.stderr) == (code, "", "")
+    assert site.started == [f"-I -S {site.root}/lib hook {hook}"]
+
+
+OUR_FAILURES = {
+    "no interpreter": (None, 127),
+    "traceback": ("exit 1", 1),
+    "wrong usage": ("exit 2", 2),
+    "no permission": ("exit 126", 126),
+    "killed for memory": ("kill -9 $$", 137),
+    "segmentation fault": ("kill -11 $$", 139),
+    "nearly 75": ("exit 76", 76),
+    "the largest": ("exit 255", 255),
+}
+
+
+@pytest.mark.parametrize("hook", GUARDS)
+@pytest.mark.parametrize(("interpreter", "code"), OUR_FAILURES.values(), ids=OUR_FAILURES.keys())
+def test_our_own_failure(tmp_path: Path, hook: str, interpreter: str | None, code: int) -> None:
+    """Whatever else happens becomes 0, and one line names the hook, the code and the job: Slurm drains nothing."""
+    result = Site(tmp_path, interpreter).hook(hook)
+    assert result.returncode == 0
+    ours = [line for line in result.stderr.splitlines() if line.startswith("slurm_plugin: ")]
+    assert ours == [f"slurm_plugin: the {hook} hook itself failed (exit {code}) on job 7; nothing was drained"]
+
+
+def test_the_real_interpreter_fails(tmp_path: Path) -> None:
+    """A broken deployment is logged with its traceback, and exits 0."""
+    render_site(SiteConfig(run_directory=str(tmp_path / "run")), tmp_path / "site", root=str(tmp_path / "site"))
+    (tmp_path / "site" / "compiled.json").write_text('{"v": 2}')
+    result = run(tmp_path / "site/hooks/prolog", {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": TOKEN}, tmp_path)
+    assert result.returncode == 0
+    assert "compiled.json: not a version 1 file; run `slurm-plugin site render` again" in result.stderr
+    assert result.stderr.splitlines()[-1].endswith("prolog hook itself failed (exit 1) on job 7; nothing was drained")
+
+
+@pytest.mark.parametrize("hook", GUARDS)
+def test_disabled(tmp_path: Path, hook: str) -> None:
+    """The kill switch keeps the interpreter from being started at all, also where checks are mandatory."""
+    site = Site(tmp_path, "exit 75", mandatory=True)
+    (site.root / "DISABLED").touch()
+    result = site.hook(hook)
+    assert (result.returncode, result.stdout, result.stderr, site.started) == (0, "", "", [])
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog_slurmctld"])
+@pytest.mark.parametrize("comment", [None, "", "my run", "sp1;retries=3", "[sp2;retries=3]", "[sp1]"])
+def test_job_that_asks_nothing(tmp_path: Path, hook: str, comment: str | None) -> None:
+    """A job without our mark starts no interpreter: it costs one sh."""
+    site = Site(tmp_path, "exit 75")
+    result = site.hook(hook, comment)
+    assert (result.returncode, result.stdout, result.stderr, site.started) == (0, "", "", [])
+
+
+def test_mandatory_checks(tmp_path: Path) -> None:
+    """Where the site makes checks mandatory, the prolog runs for every job; the controller's hook still does not."""
+    site = Site(tmp_path, "exit 75", mandatory=True)
+    assert site.hook("prolog", None).returncode == 75
+    assert site.hook("epilog_slurmctld", None).returncode == 0
+    assert len(site.started) == 1
+
+
+def test_epilog_follows_the_prolog(tmp_path: Path) -> None:
+    """The epilog runs where our prolog left a directory of this job, whatever the comment has become, else not."""
+    site = Site(tmp_path, "exit 0")
+    site.hook("epilog", None)
+    assert len(site.started) == 1
+    for other in ("8", "70", "7.0.0"):
+        site.hook("epilog", SLURM_JOB_ID=other)
+    assert len(site.started) == 1
+
+
+HOSTILE = [
+    "$(touch x)",
+    "`touch x`",
+    "'; touch x; '",
+    '"; touch x; "',
+    "\ntouch x\n",
+    "|touch x",
+    "& touch x &",
+    "*) touch x ;; esac",
+    "\\",
+    "-e",
+    "%s%n",
+    "\x1b]0;x\x07",
+    "*?[a]~",
+]
+
+
+@pytest.mark.parametrize("hook", GUARDS)
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("code", [0, 1])
+def test_hostile_comment(tmp_path: Path, hook: str, text: str, code: int) -> None:
+    """No comment is ever run, nor printed."""
+    site = Site(tmp_path, f"exit {code}")
+    result = site.hook(hook, f"{text}[sp1;retries=3]{text}")
+    assert result.returncode == 0
+    assert site.started == [f"-I -S {site.root}/lib hook {hook}"]
+    assert not (tmp_path / "x").exists()
+    assert "touch" not in result.stdout + result.stderr
+
+
+def test_nothing_on_stdin(tmp_path: Path) -> None:
+    """The program behind a guard cannot wait for input."""
+    assert Site(tmp_path, "read line && exit 75\nexit 0").hook("prolog").returncode == 0
+
+
+class Task:
+    """A rendered TaskProlog, run as a task's user with nothing in its environment but Slurm's words."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        render_site(SiteConfig(run_directory=str(directory / "run")), directory / "site", root=str(directory / "site"))
+        for path in (directory, *directory.parents):
+            if path.stat().st_uid == os.geteuid() and not path.stat().st_mode & 0o001:
+                path.chmod(0o711)
+
+    def file(self, text: str, launch: str = "7.0.0", owner: int = USER) -> Path:
+        """A file such as `job barrier` writes."""
+        path = self.directory / "run" / "jobs" / launch / "user" / "task.sh"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        os.chown(path, owner, owner)
+        os.chown(path.parent, owner, owner)
+        return path
+
+    def __call__(self, launch: str | None = "7.0.0", **environ: str) -> tuple[int, str, str]:
+        given = {**environ, "PATH": ""} | ({} if launch is None else {"SLURM_PLUGIN_LAUNCH": launch})
+        hook = self.directory / "site/hooks/task_prolog"
+        result = run(hook, given, Path("/"), user=USER, group=USER)
+        return result.returncode, result.stdout, result.stderr
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    """A TaskProlog that user 20001 can reach."""
+    return Task(tmp_path)
+
+
+EXPORTS = "printf 'export %s=%s\\n' RANK \"$SLURM_NODEID\"\n"
+SILENT = (0, "", "")
+
+
+def test_task_prolog(task: Task) -> None:
+    """The lines of the sourced file reach Slurm; with an empty PATH, so by builtins alone."""
+    task.file(EXPORTS)
+    assert task(SLURM_NODEID="3") == (0, "export RANK=3\n", "")
+
+
+@pytest.mark.parametrize(("file", "output"), [(EXPORTS, "export RANK=3\n"), ("echo $(:)\n", "")])
+def test_task_prolog_starts_nothing(task: Task, file: str, output: str) -> None:
+    """A user who may have one process gets the exports all the same; a file that forks is what this would notice."""
+    nobody_else = 1_000_000 + os.getpid()  # a user with no other process, which would count as well
+    task.file(file, owner=nobody_else)
+    as_user = ["/usr/bin/setpriv", f"--reuid={nobody_else}", f"--regid={nobody_else}", "--clear-groups"]
+    argv = ["/usr/bin/prlimit", "--nproc=1", *as_user, task.directory / "site/hooks/task_prolog"]
+    given = {"SLURM_PLUGIN_LAUNCH": "7.0.0", "SLURM_NODEID": "3"}
+    result = subprocess.run(argv, env=given, capture_output=True, text=True, timeout=10, check=False)
+    assert (result.stdout, "fork" in result.stderr) == (output, not output)
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [None, "", "../../x", "..", ".", "/", "7.0.0/", "7.0.0/../7.0.0", "7.0.0 ", "7.0.0\n", "7.0.*", "$(touch x)", "\uff17"],
+)
+def test_task_prolog_of_another_step(task: Task, launch: str | None) -> None:
+    """A step that we did not launch, or a name of anything but digits and dots: not a word, not even an error."""
+    task.file(EXPORTS)
+    task.file("echo traversed\n", launch="../../x")
+    assert task(launch) == SILENT
+
+
+def test_task_prolog_without_a_file(task: Task) -> None:
+    """A node where nothing was written: silence."""
+    assert task() == SILENT
+
+
+@pytest.mark.parametrize("owner", [0, USER + 1])
+def test_task_prolog_of_another_user(task: Task, owner: int) -> None:
+    """A file that the task's user does not own is not read, though it could be."""
+    task.file(EXPORTS, owner=owner).chmod(0o644)
+    task.directory.joinpath("run/jobs/7.0.0/user").chmod(0o755)
+    assert task() == SILENT
+
+
+def test_task_prolog_link_to_another_user(task: Task) -> None:
+    """A link of the user's own counts as what it leads to."""
+    other = task.file("echo other\n", launch="8.0.0", owner=USER + 1)
+    other.chmod(0o644)
+    other.parent.chmod(0o755)
+    mine = task.file(EXPORTS)
+    mine.unlink()
+    mine.symlink_to(other)
+    assert task() == SILENT
+
+
+def test_task_prolog_directory(task: Task) -> None:
+    """A directory in the file's place is no file."""
+    path = task.file(EXPORTS)
+    path.unlink()
+    path.mkdir()
+    os.chown(path, USER, USER)
+    assert task() == SILENT

@@ -1,0 +1,333 @@
+"""The controller's worker: one at a time, each entry to its end, whatever Slurm answers meanwhile."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from slurm_plugin.after_run import SETTLE_S, Ended
+from slurm_plugin.grant import Grant, parse, written
+from slurm_plugin.hooks import spool, worker
+from slurm_plugin.slurm import Job
+
+from tests.fakes import FakeSlurm, job, node
+
+ENDED = Ended(7, 1, ("n1", "n2"))
+GRANTED = written("", Grant(3))
+COUNTED = Grant(3, 1, ("n2",), "", "n2: gpu-check: x", 0)
+BAD = node("n2", "IDLE", "DRAIN", reason="slurm_plugin: gpu-check: x [job 7]")
+MOST_SLEEPS = 200  # a worker that sleeps more often in a test does not end
+
+
+class Clock:
+    """Time that passes only while the worker sleeps; `then` is called after each sleep, with its number."""
+
+    def __init__(self, then: Callable[[int], None] = lambda _: None) -> None:
+        self.now, self.sleeps, self._then = 1000.0, list[float](), then
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.sleeps.append(seconds)
+        assert len(self.sleeps) < MOST_SLEEPS, "the worker does not end"
+        self._then(len(self.sleeps))
+
+
+def given_job(job_id: int = 7, **fields: object) -> Job:
+    """A requeued job with three restarts granted."""
+    return job(job_id, **{"admin_comment": GRANTED, **fields})
+
+
+def serve(directory: Path, door: FakeSlurm, clock: Clock | None = None) -> Clock:
+    """Serve with time that does not pass by itself."""
+    clock = clock or Clock()
+    worker.serve(directory, door, clock=clock, sleep=clock.sleep)
+    return clock
+
+
+def test_count_then_wait_then_start(tmp_path: Path) -> None:
+    """Counted and excluded in one update at once; started after the credential has settled, and no sooner."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(excluded="n8")], [node("n1"), BAD])
+    count = ("update_job", 7, {"AdminComment": written("", COUNTED), "ExcNodeList": "n[8,2]"})
+    start = ("update_job", 7, {"StartTime": "now"})
+    history: list[tuple[float, int]] = []
+    clock = Clock(lambda _: history.append((clock.now - 1000.0, len(door.changes))))
+    serve(tmp_path, door, clock)
+    assert door.changes == [count, start]
+    assert history[0] == (worker.FEW_EVERY_S, 1)
+    assert all(changes == 1 for after_s, changes in history if after_s < SETTLE_S)
+    assert history[-1][1] == 2
+    assert list(spool.entries(tmp_path)) == []
+
+
+def test_settling_begins_when_it_is_pending(tmp_path: Path) -> None:
+    """While the job completes nothing is written; the time to settle counts from when it was first seen pending."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(state="COMPLETING")], [node("n1"), BAD])
+
+    def then(number: int) -> None:
+        if number < 20:
+            assert door.changes == []
+        if number == 20:
+            door.known_jobs[7] = given_job()
+
+    clock = serve(tmp_path, door, Clock(then))
+    assert len(door.changes) == 2
+    assert clock.now - 1000.0 >= 20 * worker.FEW_EVERY_S + SETTLE_S
+
+
+def test_nodes_are_asked_for_once(tmp_path: Path) -> None:
+    """All jobs in one question a round; nodes only until the restart is counted."""
+    spool.put(tmp_path, ENDED)
+    spool.put(tmp_path, Ended(9, 1, ("n2", "n3")))
+    door = FakeSlurm([given_job(), given_job(9)], [node("n1"), BAD, node("n3", "DOWN")])
+    serve(tmp_path, door)
+    assert door.questions[:3] == [("jobs", (7, 9)), ("nodes", ("n1", "n2", "n3")), ("jobs", (7, 9))]
+    assert [question for question, _ in door.questions].count("nodes") == 1
+
+
+def test_nothing_to_exclude(tmp_path: Path) -> None:
+    """A list that stays empty is not written: an empty ExcNodeList would mean something else."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(comment="[sp1;retries=3;run=0]")], [node("n1"), node("n2")])
+    serve(tmp_path, door)
+    fresh = Grant(3, 1, (), "", "the job asked for it", 0)
+    assert door.changes == [
+        ("update_job", 7, {"AdminComment": written("", fresh)}),
+        ("update_job", 7, {"StartTime": "now"}),
+    ]
+
+
+def test_no_restart_left(tmp_path: Path) -> None:
+    """The reason is written before the job is cancelled, so that `why` can say it."""
+    used_up = Grant(1, 1, ("n9",), "", "n9: x", -1)
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(admin_comment=f"project {written('', used_up)}")], [BAD])
+    serve(tmp_path, door)
+    last = Grant(1, 1, ("n9",), "", "no restart left after n2: gpu-check: x", -1)
+    assert door.changes == [("update_job", 7, {"AdminComment": written("project ", last)}), ("cancel", 7)]
+
+
+def test_cancel_is_refused(tmp_path: Path) -> None:
+    """A job without restarts that Slurm does not cancel at once is cancelled later, never started."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(admin_comment=written("", Grant(0)))], [BAD])
+    door.refusals["cancel", 7] = 10
+    serve(tmp_path, door)
+    assert door.changes[-1] == ("cancel", 7)
+    assert not any("StartTime" in change[2] for change in door.changes[:-1])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        [given_job(state="COMPLETED")],
+        [given_job(admin_comment="")],
+        [given_job(reason="JobHeldUser")],
+        [given_job(state="RUNNING", restarts=0)],
+    ],
+)
+def test_nothing_to_do(tmp_path: Path, found: list[Job]) -> None:
+    """A job that is gone, ended, held, or not ours: dropped in the first round, nothing changed."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm(found, [BAD])
+    assert len(serve(tmp_path, door).sleeps) == 1
+    assert door.changes == []
+    assert list(spool.entries(tmp_path)) == []
+
+
+def test_empty_spool(tmp_path: Path) -> None:
+    """Nothing there: no question to Slurm, no sleep, not even a lock."""
+    door = FakeSlurm()
+    assert serve(tmp_path, door).sleeps == []
+    assert door.questions == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", [("jobs", None), ("nodes", None), ("update_job", 7)])
+def test_slurm_does_not_answer(tmp_path: Path, call: tuple[str, object]) -> None:
+    """A refusal is tried again: the entry stays until the job is dealt with, and nothing is counted twice."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job()], [node("n1"), BAD])
+    door.refusals[call] = 5
+
+    def then(number: int) -> None:
+        if number <= 5:
+            assert list(spool.entries(tmp_path)) == [ENDED]
+            assert door.changes == []
+
+    serve(tmp_path, door, Clock(then))
+    assert len(door.changes) == 2
+    found = parse(door.known_jobs[7].admin_comment)
+    assert found is not None
+    assert found.requeues == 1
+
+
+def test_start_is_refused(tmp_path: Path) -> None:
+    """The second of the two changes refused: tried again, and the restart is not counted again."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job()], [node("n1"), BAD])
+
+    def then(number: int) -> None:
+        if number == 1:
+            door.refusals["update_job", 7] = 3
+
+    serve(tmp_path, door, Clock(then))
+    assert [sorted(change[2]) for change in door.changes] == [["AdminComment", "ExcNodeList"], ["StartTime"]]  # type: ignore[call-overload]
+    assert list(spool.entries(tmp_path)) == []
+
+
+@pytest.mark.parametrize("first", [given_job(5), given_job(5, excluded="n[1")])
+def test_one_job_holds_up_no_other(tmp_path: Path, first: Job) -> None:
+    """A job that Slurm always refuses to change, or whose list cannot be read, does not keep those behind it waiting."""
+    for ended in (Ended(5, 1, ("n5",)), ENDED):
+        spool.put(tmp_path, ended)
+    door = FakeSlurm([first, given_job()], [node("n5", "DOWN"), BAD])
+    door.refusals["update_job", 5] = float("inf")
+
+    def then(number: int) -> None:
+        if number == 20:
+            assert list(spool.entries(tmp_path)) == [Ended(5, 1, ("n5",))]
+            del door.known_jobs[5]
+
+    serve(tmp_path, door, Clock(then))
+    assert [change[1] for change in door.changes] == [7, 7]
+
+
+def test_second_worker(tmp_path: Path) -> None:
+    """Where one is at work, another asks nothing and is gone at once; the entry is for the first."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job()])
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert serve(tmp_path, door).sleeps == []
+    assert door.questions == []
+    assert list(spool.entries(tmp_path)) == [ENDED]
+
+
+def test_entry_written_meanwhile(tmp_path: Path) -> None:
+    """An entry that comes while the first worker is busy, with a worker that finds it so, is served by the first."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(), given_job(9)], [BAD, node("n3", "DOWN")])
+    second = FakeSlurm()
+
+    def then(number: int) -> None:
+        if number == 2:
+            spool.put(tmp_path, Ended(9, 1, ("n3",)))
+            serve(tmp_path, second)
+
+    serve(tmp_path, door, Clock(then))
+    assert second.questions == []
+    assert [change[1] for change in door.changes] == [7, 9, 7, 9]
+    assert list(spool.entries(tmp_path)) == []
+
+
+def test_entry_written_at_the_last_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a worker's last look and its letting the lock go: it looks once more."""
+    late = [Ended(9, 1, ("n3",))]
+    whole = worker._empty
+
+    def and_then(directory: Path, *rest: object) -> None:
+        whole(directory, *rest)  # type: ignore[arg-type]
+        if late:
+            spool.put(tmp_path, late.pop())
+            serve(tmp_path, FakeSlurm())  # the worker of that entry: the lock is still held
+
+    monkeypatch.setattr(worker, "_empty", and_then)
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(), given_job(9)], [BAD, node("n3", "DOWN")])
+    serve(tmp_path, door)
+    assert [change[1] for change in door.changes] == [7, 7, 9, 9]
+
+
+@pytest.mark.parametrize(("number", "every_s"), [(1, 0.25), (8, 0.25), (9, 1.0), (50, 1.0)])
+def test_pace(tmp_path: Path, number: int, every_s: float) -> None:
+    """A few jobs are looked at four times a second, many once: one question for all of them."""
+    ids = range(100, 100 + number)
+    for each in ids:
+        spool.put(tmp_path, Ended(each, 1, ("n3",)))
+    door = FakeSlurm([given_job(each) for each in ids], [node("n3", "DOWN")])
+    clock = serve(tmp_path, door)
+    assert set(clock.sleeps) == {every_s}
+    assert ("jobs", tuple(ids)) in door.questions
+
+
+WAKE = """
+import sys
+from pathlib import Path
+from slurm_plugin.hooks import worker
+worker.wake(Path(sys.argv[1]), sys.argv[2])
+print("the hook ends", flush=True)
+"""
+
+
+@pytest.fixture
+def slow_squeue(tmp_path: Path) -> Path:
+    """Commands of which squeue says that no job is known, once a file named `go` is there."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    script = f"#!/bin/sh\ntouch {tmp_path}/asked\nuntil [ -e {tmp_path}/go ]; do sleep 0.02; done\n"
+    (directory / "squeue").write_text(script)
+    (directory / "squeue").chmod(0o755)
+    return directory
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something that another process does."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_left_behind(tmp_path: Path, slow_squeue: Path) -> None:
+    """The hook ends while the worker works; the worker lives on when the hook's process group is killed, and then ends.
+
+    That is what slurmctld does with the group of EpilogSlurmctld when the hook has ended.
+    """
+    directory = tmp_path / "spool"
+    directory.mkdir()
+    spool.put(directory, ENDED)
+    argv = [sys.executable, "-c", WAKE, str(directory), str(slow_squeue)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True, text=True) as hook:
+        out, _ = hook.communicate(timeout=10)  # would hang if the worker held on to its output
+        assert (hook.returncode, out) == (0, "the hook ends\n")
+        with pytest.raises(ProcessLookupError):
+            os.killpg(hook.pid, signal.SIGKILL)  # nobody is left in it
+    until((tmp_path / "asked").exists)
+    with (directory / "lock").open() as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    (tmp_path / "go").touch()
+    until(lambda: not list(directory.glob("*.json")))
+    with (directory / "lock").open() as lock:
+        until(lambda: _locked(lock.fileno()))
+
+
+def _locked(fd: int) -> bool:
+    """Whether the lock could be taken: no worker is left."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def test_worker_that_cannot_work(tmp_path: Path) -> None:
+    """Without Slurm's commands the worker ends and the entry stays for the next one; the hook is not harmed."""
+    spool.put(tmp_path, ENDED)
+    argv = [sys.executable, "-c", WAKE, str(tmp_path), "/nowhere"]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "the hook ends\n", "")
+    until((tmp_path / "lock").exists)
+    with (tmp_path / "lock").open() as lock:
+        until(lambda: _locked(lock.fileno()))
+    assert list(spool.entries(tmp_path)) == [ENDED]

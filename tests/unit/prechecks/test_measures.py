@@ -1,0 +1,61 @@
+"""What each check reads from the machine it runs on."""
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from prechecks import Context, disk, dns, gpu, ulimit
+
+
+def test_available_space(tmp_path: Path) -> None:
+    """As a user without privileges would find it; None for a directory that does not exist."""
+    found = disk.available(str(tmp_path))
+    assert found is not None
+    assert 0 < found <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+    assert disk.available(str(tmp_path / "missing")) is None
+
+
+def test_devices(tmp_path: Path) -> None:
+    """A character device counts; a plain file of that name, or none, does not."""
+    (tmp_path / "gpu0").symlink_to("/dev/null")
+    (tmp_path / "gpu1").write_text("")
+    found = gpu.devices([0, 1, 2], f"{tmp_path}/gpu%d")
+    assert found == {f"{tmp_path}/gpu0": True, f"{tmp_path}/gpu1": False, f"{tmp_path}/gpu2": False}
+
+
+def test_soft_limits() -> None:
+    """The soft ones, memory in kB, None for unlimited."""
+    soft = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    found = ulimit.soft_limits()
+    assert found["stack_size_kb"] == (None if soft == resource.RLIM_INFINITY else soft // 1024)
+    assert found["open_files"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert list(found) == ["max_locked_memory_kb", "open_files", "stack_size_kb", "max_user_processes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("localhost", True), ("127.0.0.1", True), ("no-such-host.invalid", False), ("x" * 300, False), ("a\0b", False)],
+)
+def test_resolves(name: str, known: bool) -> None:
+    """What the resolver knows; a name that can be no name does not resolve either."""
+    assert dns.resolves(name) is known
+
+
+def test_hosts_files(tmp_path: Path) -> None:
+    """Those that match, by name; a directory that does not exist has none."""
+    for name in ("b.host", "a.host", "a.conf"):
+        (tmp_path / name).write_text("")
+    assert dns.hosts_files([f"{tmp_path}/*.host", f"{tmp_path}/missing/*"]) == [
+        f"{tmp_path}/a.host",
+        f"{tmp_path}/b.host",
+    ]
+
+
+def test_dns_looks_at_every_name_once(tmp_path: Path) -> None:
+    """This node, the job's hosts and the hosts files; a name that stands in several counts once."""
+    (tmp_path / "job.host").write_text("localhost\nno-such-host.invalid\n")
+    settings = {"dns": {"hosts_files": [f"{tmp_path}/*.host"]}}
+    finding = dns.Dns().look(Context("prolog", "localhost", ("localhost", "127.0.0.1")), settings)
+    assert finding == ("failed", "no-such-host.invalid does not resolve", 2, 3)

@@ -1,0 +1,142 @@
+"""What is written of verdicts: sizes, the log line, the drain reason, the report."""
+
+import json
+from typing import Any
+
+import pytest
+
+from prechecks import PrecheckError, Report, Verdict, line, node_problems, reason
+from prechecks.units import size
+from prechecks.verdict import one_line
+
+GPUS = Verdict("gpu-check", "failed", "node_problem", "3 of 4 GPUs", value="missing /dev/g3", threshold=4, seconds=0.1)
+SHM = Verdict("disk-size.shm", "failed", "node_problem", "512 MB < 1 GB", value=1 << 29, threshold=1 << 30)
+NAMES = Verdict("dns", "ok", "job_problem", "4 names", value=4, threshold=4)
+NO_NAMES = Verdict("dns", "failed", "job_problem", "n3 does not resolve", value=3, threshold=4)
+UNKNOWN = Verdict("disk-size.root", "timeout", "node_problem", "no answer within 10 s", threshold=10.0)
+
+REPORT = Report("n2", 123, "prolog", 1700000000.5, (NAMES, SHM))
+TEXT = (
+    '{"v":1,"node":"n2","job":123,"hook":"prolog","time":1700000000.5,"items":['
+    '{"item":"dns","verdict":"ok","problem":"job_problem","message":"4 names","value":4,"threshold":4,"seconds":0.0},'
+    '{"item":"disk-size.shm","verdict":"failed","problem":"node_problem","message":"512 MB < 1 GB",'
+    '"value":536870912,"threshold":1073741824,"seconds":0.0}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 kB"),
+        (1 << 29, "512 MB"),
+        ((1 << 30) - 1, "1023.9 MB"),
+        (1 << 30, "1 GB"),
+        (3 << 29, "1.5 GB"),
+        (32 << 30, "32 GB"),
+        (1 << 50, "1 PB"),
+        (5 << 62, "20480 PB"),
+    ],
+)
+def test_size(count: int, text: str) -> None:
+    """Binary units, short, never rounded up."""
+    assert size(count) == text
+
+
+def test_line() -> None:
+    """The keyword is in the line on success and on failure, as the requirements write it."""
+    assert line("n2", SHM) == "[slurm_plugin] n2 disk-size shm: failed: 512 MB < 1 GB"
+    assert line("n2", NAMES) == "[slurm_plugin] n2 dns: ok: 4 names"
+
+
+def test_reason() -> None:
+    """Every failed item of the node, in the order given."""
+    verdicts = (GPUS, NAMES, NO_NAMES, SHM, UNKNOWN)
+    assert reason(verdicts, 123) == "slurm_plugin: gpu-check: 3 of 4 GPUs; disk-size shm: 512 MB < 1 GB [job 123]"
+    assert reason(verdicts, None) == "slurm_plugin: gpu-check: 3 of 4 GPUs; disk-size shm: 512 MB < 1 GB"
+    assert node_problems(verdicts) == (GPUS, SHM)
+
+
+def test_nothing_drains_for_what_is_shared_or_unknown() -> None:
+    """Job problems, timeouts and passed checks give no reason to drain."""
+    assert reason((NAMES, NO_NAMES, UNKNOWN), 123) == ""
+
+
+def test_a_message_cannot_forge_a_line() -> None:
+    """Control characters in a message end up neither in the log nor in the drain reason."""
+    forged = Verdict("gpu-check", "failed", "node_problem", "x\n[slurm_plugin] n1 dns: ok\x1b[1m")
+    assert line("n2", forged) == "[slurm_plugin] n2 gpu-check: failed: x [slurm_plugin] n1 dns: ok?[1m"
+    assert reason((forged,), 1) == "slurm_plugin: gpu-check: x [slurm_plugin] n1 dns: ok?[1m [job 1]"
+
+
+def test_a_long_message_is_cut() -> None:
+    """At 200 characters, and one can see that it was."""
+    assert one_line("x" * 200) == "x" * 200
+    assert one_line("x" * 201) == "x" * 197 + "..."
+
+
+def test_report_to_json_and_back() -> None:
+    """The contract's form, in one line."""
+    assert REPORT.to_json() == TEXT
+    assert Report.from_json(TEXT) == REPORT
+    assert Report.from_json(REPORT._replace(job=None, items=(UNKNOWN, GPUS)).to_json()).items == (UNKNOWN, GPUS)
+
+
+def test_keys_of_a_later_writer_are_passed_over() -> None:
+    """A field more is no other version."""
+    fields = json.loads(TEXT)
+    fields["boot"] = "x"
+    fields["items"][0]["unit"] = "names"
+    assert Report.from_json(json.dumps(fields)) == REPORT
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "1", '"x"', "{}", TEXT[:-1], TEXT + "x", "[" * 100_000])
+def test_what_is_no_report(text: str) -> None:
+    """An unreadable or half-written file is an error of ours, never half a report."""
+    with pytest.raises(PrecheckError):
+        Report.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [
+        ("report", "v", 2),
+        ("report", "v", True),
+        ("report", "node", None),
+        ("report", "job", "123"),
+        ("report", "job", True),
+        ("report", "time", "now"),
+        ("report", "items", {}),
+        ("item", "item", 1),
+        ("item", "verdict", "fine"),
+        ("item", "problem", "user_problem"),
+        ("item", "message", None),
+        ("item", "value", []),
+        ("item", "seconds", None),
+    ],
+)
+def test_wrong_fields_are_refused(where: str, name: str, value: Any) -> None:
+    """A wrong version, type or word names itself in the error; so does a missing key."""
+    fields = json.loads(TEXT)
+    part = fields if where == "report" else fields["items"][1]
+    part[name] = value
+    with pytest.raises(PrecheckError):
+        Report.from_json(json.dumps(fields))
+    del part[name]
+    with pytest.raises(PrecheckError):
+        Report.from_json(json.dumps(fields))
+
+
+def test_an_item_that_is_no_object() -> None:
+    """Is refused as well."""
+    with pytest.raises(PrecheckError, match=r"^a report's item is str; an object is wanted$"):
+        Report.from_json(TEXT.replace('"items":[', '"items":["dns",'))
+
+
+def test_a_verdict_is_valid_or_not_made() -> None:
+    """Its words are the contract's."""
+    with pytest.raises(PrecheckError, match=r"^dns: 'bad' is none of ok, failed, timeout, skipped, error$"):
+        Verdict("dns", "bad", "job_problem", "")
+    with pytest.raises(PrecheckError, match=r"^dns: 'bad' is none of node_problem, job_problem$"):
+        Verdict("dns", "ok", "bad", "")

@@ -1,0 +1,158 @@
+"""After a run: the module's table, one case a row, whose requeue it was, and that no stream of failures is endless."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slurm_plugin.after_run import SETTLE_S, Cancel, Count, Drop, Ended, Start, Step, Wait, faults, is_uncounted, step
+from slurm_plugin.grant import Grant, written
+from slurm_plugin.slurm import ENDED, Job, Node
+
+from tests import fakes
+
+ENDED_RUN = Ended(7, 1, ("n1", "n2"))
+BAD = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
+NODES = {"n1": fakes.node("n1"), "n2": fakes.node("n2", "IDLE", "DRAIN", reason=BAD)}
+FINE = {"n1": fakes.node("n1"), "n2": fakes.node("n2")}
+
+
+def given_job(state: str = "PENDING", *, grant: Grant | None = Grant(3), **fields: object) -> Job:
+    """A job that was requeued once, with this grant."""
+    return fakes.job(state=state, admin_comment="" if grant is None else written("", grant), **fields)
+
+
+COUNTED = Grant(3, 1, ("n2",), "", "n2: gpu-check: 3 of 4 GPUs", 0)
+USED_UP = Grant(1, 1, ("n9",), "", "n9: gpu-check", -1)
+NOT_OURS = Drop("this requeue is not ours")
+
+TABLE: dict[str, tuple[Job | None, dict[str, Node], float, Step]] = {
+    "gone": (None, NODES, 0, Drop("the job has ended")),
+    **{f"ended: {each}": (given_job(each), NODES, 0, Drop("the job has ended")) for each in sorted(ENDED)},
+    "completing": (given_job("COMPLETING"), NODES, 9, Wait()),
+    "completing, without a grant": (given_job("COMPLETING", grant=None), NODES, 9, Wait()),
+    "running again, not counted": (given_job("RUNNING"), NODES, 0, Count(COUNTED, ("n8", "n2"))),
+    "running again, counted": (given_job("RUNNING", grant=COUNTED), NODES, 0, Drop("it runs again")),
+    "running again, not ours": (given_job("RUNNING"), FINE, 0, NOT_OURS),
+    "running for the first time": (given_job("RUNNING", restarts=0), NODES, 0, Drop("it runs again")),
+    "held by its user": (given_job(reason="JobHeldUser"), NODES, 9, Drop("somebody holds it")),
+    "held by an admin": (given_job(reason="JobHeldAdmin"), NODES, 9, Drop("somebody holds it")),
+    "without a grant": (given_job(grant=None), NODES, 9, Drop("it has no grant")),
+    "nobody asked": (given_job(), FINE, 9, NOT_OURS),
+    "nothing known of its nodes": (given_job(), {}, 9, NOT_OURS),
+    "no restart left": (
+        given_job(grant=USED_UP),
+        NODES,
+        9,
+        Cancel(replace(USED_UP, last="no restart left after n2: gpu-check: 3 of 4 GPUs")),
+    ),
+    "no restart granted": (
+        given_job(grant=Grant(0)),
+        NODES,
+        9,
+        Cancel(Grant(0, last="no restart left after n2: gpu-check: 3 of 4 GPUs")),
+    ),
+    "not counted": (given_job(), NODES, 0, Count(COUNTED, ("n8", "n2"))),
+    "counted, just now": (given_job(grant=COUNTED), NODES, SETTLE_S - 0.01, Wait()),
+    "counted, long enough ago": (given_job(grant=COUNTED), NODES, SETTLE_S, Start()),
+    "counted, its node repaired meanwhile": (given_job(grant=COUNTED), FINE, SETTLE_S, Start()),
+}
+
+
+@pytest.mark.parametrize(("job", "nodes", "pending_s", "expected"), TABLE.values(), ids=TABLE.keys())
+def test_table(job: Job | None, nodes: dict[str, Node], pending_s: float, expected: Step) -> None:
+    """Each row of the table gives its one step, with everything that is written."""
+    assert step(ENDED_RUN, job, nodes, ["n8"], pending_s) == expected
+
+
+def test_excluded_twice() -> None:
+    """A node that is on the job's list already is not written a second time."""
+    counted = step(ENDED_RUN, given_job(), NODES, ["n2", "n8"], 0)
+    assert counted == Count(COUNTED, ("n2", "n8"))
+
+
+def test_asked_without_a_node() -> None:
+    """The supervisor may ask to run again and name no node: it counts, and nothing is left out."""
+    job = given_job(comment="[sp1;retries=3;run=0]")
+    assert step(ENDED_RUN, job, FINE, [], 0) == Count(Grant(3, 1, (), "", "the job asked for it", 0), ())
+
+
+FAULTS = {
+    "our drain for this job": ({"n2": NODES["n2"]}, "", {"n2": "gpu-check: 3 of 4 GPUs"}),
+    "our drain for another job": (
+        {"n2": fakes.node("n2", "DRAIN", reason=BAD.replace("7]", "77]"))},
+        "",
+        None,
+    ),
+    "an administrator's drain that names the job": (
+        {"n2": fakes.node("n2", "DRAIN", reason="looked into [job 7]")},
+        "",
+        None,
+    ),
+    "a node that went down": ({"n1": fakes.node("n1", "DOWN", "NOT_RESPONDING")}, "", {"n1": "the node went down"}),
+    "an unreadable node": ({"n1": fakes.node("n1", "UNKNOWN")}, "", None),
+    "a node that was not in the run": ({"n9": replace(NODES["n2"], name="n9")}, "", None),
+    "the mark of this run": (FINE, "[sp1;retries=3;run=0;x=1]", {"n2": "failed this job's own check"}),
+    "the mark of another run": (FINE, "[sp1;retries=3;run=1;x=1]", None),
+    "the mark of this run, forged far beyond its nodes": (FINE, "[sp1;retries=3;run=0;x=2,999999]", {}),
+    "a mark in a broken token": (FINE, "[sp1;retries=3;run=0;x=1;x=0]", None),
+    "a mark and a drain on the same node": (NODES, "[sp1;retries=3;run=0;x=1]", {"n2": "gpu-check: 3 of 4 GPUs"}),
+    "a mark and a drain on two nodes": (
+        NODES,
+        "[sp1;retries=3;run=0;x=0]",
+        {"n2": "gpu-check: 3 of 4 GPUs", "n1": "failed this job's own check"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "comment", "expected"), FAULTS.values(), ids=FAULTS.keys())
+def test_faults(nodes: dict[str, Node], comment: str, expected: dict[str, str] | None) -> None:
+    """Only a drain of ours that names the job, a node that went down, or this run's mark speak for a requeue."""
+    assert faults(ENDED_RUN, given_job(comment=comment), nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (None, False),
+        (given_job(), True),
+        (given_job("RUNNING"), True),
+        (given_job(grant=COUNTED), False),
+        (given_job(grant=None), False),
+        (given_job("COMPLETED"), False),
+        (given_job("RUNNING", restarts=0), False),
+    ],
+)
+def test_is_uncounted(job: Job | None, expected: bool) -> None:  # noqa: FBT001 - a table's column
+    """Nodes are asked for only where a restart is still to be counted."""
+    assert is_uncounted(job) is expected
+
+
+@given(st.integers(0, 20), st.lists(st.sampled_from(["PENDING", "RUNNING"]), max_size=5), st.integers(0, 4))
+def test_failures_without_end(granted: int, seen: list[str], others: int) -> None:
+    """With k restarts granted, a stream of failed prologs ends in Cancel after exactly k Counts.
+
+    However often the worker looks, in whatever state it sees the job, and with requeues between that are not ours.
+    """
+    job = given_job(grant=Grant(granted), restarts=0)
+    counts = 0
+    for failure in range(granted + others + 1):
+        job = replace(job, state="PENDING", restarts=job.restarts + 1)
+        bad = f"n{failure}"
+        ended = Ended(7, job.restarts, (bad,))
+        if failure < others:  # Slurm's own requeue: a preemption
+            assert step(ended, job, {bad: fakes.node(bad)}, [], 0) == NOT_OURS
+            continue
+        nodes = {bad: fakes.node(bad, "DRAIN", reason=BAD)}
+        for state in [*seen, "PENDING"]:
+            found = step(ended, replace(job, state=state), nodes, [], 0)
+            match found:
+                case Count(fresh, _):
+                    counts += 1
+                    job = replace(job, admin_comment=written(job.admin_comment, fresh))
+                case Cancel(_):
+                    assert (counts, failure) == (granted, granted + others)
+                    return
+                case _:
+                    assert found in (Wait(), Drop("it runs again"))
+    pytest.fail(f"{counts} restarts of {granted} granted, and no end")

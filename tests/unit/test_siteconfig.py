@@ -1,0 +1,162 @@
+"""The site file: defaults, units, and words for what is wrong in it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slurm_plugin import siteconfig
+from slurm_plugin.errors import UsageError
+from slurm_plugin.siteconfig import SiteConfig, compiled, load, seconds, size_bytes
+
+GB = 1024**3
+
+
+def site(tmp_path: Path, text: str) -> SiteConfig:
+    """A site file with this text, loaded."""
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    return load(path)
+
+
+def as_json(config: SiteConfig) -> Any:
+    """The compiled settings as a reader of the file gets them."""
+    return json.loads(json.dumps(compiled(config)))
+
+
+def test_defaults_compiled() -> None:
+    """An empty site file is complete: this is what hooks then read."""
+    assert as_json(SiteConfig()) == {
+        "v": 1,
+        "infiniband_partitions": [],
+        "max_retries": 128,
+        "slurm_bin": "/usr/bin",
+        "run_directory": "/run/slurm_plugin",
+        "spool_directory": "/var/spool/slurm_plugin",
+        "prechecks": {
+            "deadline_s": 10.0,
+            "mandatory": [],
+            "disk-size": {"root": 32 * GB, "shm": GB, "cache": 32 * GB},
+            "ulimit": {
+                "max_locked_memory_kb": 16000,
+                "open_files": 1000000,
+                "stack_size_kb": 8000,
+                "max_user_processes": 1000000,
+            },
+            "gpu-check": {"device": "/dev/nvidia%d", "count": None},
+            "dns": {"hosts_files": ["/etc/volcano/*.host"]},
+        },
+    }
+
+
+def test_all_keys(tmp_path: Path) -> None:
+    """Every key of the site file reaches the compiled one under the name that the checks read."""
+    config = site(
+        tmp_path,
+        """
+        infiniband_partitions: [ib, ib2]
+        max_retries: 5
+        prechecks:
+          deadline: 2m
+          mandatory: [dns]
+          disk-size: {root: 1.5TB, shm: 512 MB, cache: null}
+          ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
+          gpu-check: {device: "/dev/gpu%d", count: 8}
+          dns: {hosts_files: [/a, /b]}
+        python: /opt/python
+        slurm_bin: /opt/slurm/bin
+        command: /opt/slurm-plugin
+        run_directory: /run/sp
+        spool_directory: /var/sp
+        """,
+    )
+    assert (config.python, config.command) == ("/opt/python", "/opt/slurm-plugin")
+    assert as_json(config) == {
+        "v": 1,
+        "infiniband_partitions": ["ib", "ib2"],
+        "max_retries": 5,
+        "slurm_bin": "/opt/slurm/bin",
+        "run_directory": "/run/sp",
+        "spool_directory": "/var/sp",
+        "prechecks": {
+            "deadline_s": 120.0,
+            "mandatory": ["dns"],
+            "disk-size": {"root": 1536 * GB, "shm": 512 * 1024**2, "cache": None},
+            "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
+            "gpu-check": {"device": "/dev/gpu%d", "count": 8},
+            "dns": {"hosts_files": ["/a", "/b"]},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("max_retires: 3", "unknown field `max_retires`"),
+        ("max_retries: 129", "`int` <= 128 - at `$.max_retries`"),
+        ("max_retries: -1", "`int` >= 0 - at `$.max_retries`"),
+        ("infiniband_partitions: ib", "Expected `array`, got `str` - at `$.infiniband_partitions`"),
+        ("prechecks: {disk_size: {root: 1GB}}", "unknown field `disk_size` - at `$.prechecks`"),
+        ("prechecks: {ulimit: {open_files: many}}", "Expected `int`, got `str` - at `$.prechecks.ulimit.open_files`"),
+        ("prechecks: {disk-size: {shm: 1 gigabyte}}", "'1 gigabyte' is no size; write it as 512MB, 32GB or 1.5TB"),
+        ("prechecks: {deadline: 10}", "Expected `str`, got `int` - at `$.prechecks.deadline`"),
+        ("prechecks: {deadline: 10h}", "'10h' is no time; write it as 10s or 2m"),
+        ("prechecks: [", "while parsing"),
+        ("- 1", "Expected `object`, got `array`"),
+    ],
+)
+def test_refused(tmp_path: Path, text: str, words: str) -> None:
+    """The error names the file, the place in it and what is accepted."""
+    with pytest.raises(UsageError) as caught:
+        site(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path}/site.yaml: ")
+    assert words in str(caught.value)
+
+
+def test_unknown_mandatory_check(tmp_path: Path) -> None:
+    """A misspelt check is found here: in a prolog it would be our own failure, and no job would be checked."""
+    with pytest.raises(UsageError, match=r"disk-size\.shm, disk-size\.cache"):
+        site(tmp_path, "prechecks: {mandatory: [disk-size shm]}")
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A file that was named must be there."""
+    with pytest.raises(UsageError, match="No such file"):
+        load(tmp_path / "site.yaml")
+
+
+def test_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a site file all defaults hold; an empty one means the same."""
+    monkeypatch.setattr(siteconfig, "DEFAULT_PATH", tmp_path / "slurm_plugin.yaml")
+    assert load() == SiteConfig()
+    (tmp_path / "slurm_plugin.yaml").write_text("# nothing\n")
+    assert load() == SiteConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0B", 0), ("1KB", 1024), ("512MB", 512 * 1024**2), ("32 GB", 32 * GB), ("1.5TB", 1536 * GB)],
+)
+def test_size(text: str, expected: int) -> None:
+    """Units are binary, as `df -h` counts."""
+    assert size_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "32", "32gb", "GB", "-1GB", "1e3GB", "32GB\n", "٣GB", "1.GB"])
+def test_no_size(text: str) -> None:
+    """Anything else is refused, never guessed at."""
+    with pytest.raises(ValueError, match="is no size"):
+        size_bytes(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("10s", 10.0), ("0.5s", 0.5), ("2m", 120.0)])
+def test_seconds(text: str, expected: float) -> None:
+    """Seconds or minutes."""
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "10", "10 s", "s", "1h", "-1s", "10s\n"])
+def test_no_time(text: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ValueError, match="is no time"):
+        seconds(text)

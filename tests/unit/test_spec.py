@@ -1,0 +1,198 @@
+"""Mirrors slurm_plugin/spec.py with validate.py and yamltext.py: what is read, and what is said about the rest."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.errors import UsageError
+from slurm_plugin.spec import Accelerators, Spec, load
+from slurm_plugin.yamltext import MAX_BYTES
+
+SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
+
+
+def refusal(text: str | bytes) -> str:
+    """What is said about a spec that is not accepted."""
+    with pytest.raises(UsageError) as error:
+        load(text if isinstance(text, bytes) else text.encode(), "job.yaml")
+    return str(error.value)
+
+
+def problems(text: str) -> list[str]:
+    """The problems found in a small spec with `text` added to it."""
+    first, *found, last = refusal(SMALL + text).splitlines()
+    assert first == f"job.yaml: {len(found)} problem{'s' * (len(found) > 1)}, nothing was submitted"
+    assert last == "  correct the file, then look at the script with: slurm-plugin render job.yaml"
+    return [line.strip() for line in found]
+
+
+def test_a_whole_spec_is_read() -> None:
+    """Every key of docs/spec.md, with its type."""
+    text = b"""
+name: resnet50
+mode: pytorch
+nodes: 4
+accelerators: {gpu: 8}
+command: python train.py --epochs 90
+env: {LR: 0.10, ON: yes, EMPTY: , DAY: 2026-01-01}
+workdir: /data/run 1
+time: 1:30:00
+output: logs/%j.out
+checkpoint: checkpoints/
+retries: 3
+infiniband: yes
+launch: task
+"""
+    assert load(text, "job.yaml") == Spec(
+        name="resnet50",
+        mode="pytorch",
+        nodes=4,
+        accelerators=Accelerators(gpu=8),
+        command="python train.py --epochs 90",
+        env={"LR": "0.10", "ON": "yes", "EMPTY": "", "DAY": "2026-01-01"},
+        workdir="/data/run 1",
+        time="1:30:00",
+        output="logs/%j.out",
+        checkpoint="checkpoints/",
+        retries=3,
+        infiniband="yes",
+        launch="task",
+    )
+
+
+def test_three_keys_are_enough() -> None:
+    """The rest has defaults: one node, one slot, no restart and no checks asked for (row A8)."""
+    spec = load(SMALL.encode(), "job.yaml")
+    assert (spec.nodes, spec.slots, spec.retries, spec.infiniband, spec.output) == (1, 1, 0, "auto", "%x-%j.out")
+
+
+def test_json_is_read_as_well() -> None:
+    """A JSON object is YAML; numbers may be quoted or not."""
+    spec = load(b'{"name": "a", "mode": "openmpi", "command": "x", "nodes": "2", "retries": 1}', "job.json")
+    assert (spec.nodes, spec.retries) == (2, 1)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """Each with its line, its place, what was found, what is accepted and the nearest word; nothing is submitted."""
+    text = """name: a b
+mode: pytroch
+nodes: 0
+accelerators:
+  gpus: 8
+retires: 3
+env: {X: [1]}
+metadata: 3
+"""
+    assert refusal(text) == (
+        "job.yaml: 8 problems, nothing was submitted\n"
+        "  line 1: name: found 'a b'; accepted: a name of up to 64 letters, digits, `.`, `_` and `-`, the first a"
+        " letter or digit\n"
+        "  line 1: command: missing; accepted: a command that begins with an executable\n"
+        "  line 2: mode: found 'pytroch'; accepted: openmpi, pytorch; did you mean pytorch?\n"
+        "  line 3: nodes: found '0'; accepted: a whole number from 1 to 65536\n"
+        "  line 5: accelerators.gpus: unknown key; accepted: gpu; did you mean gpu?\n"
+        "  line 6: retires: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
+        " output, checkpoint, retries, infiniband, launch, metadata; did you mean retries?\n"
+        "  line 7: env.X: found a list; accepted: a text\n"
+        "  line 8: metadata: found '3'; accepted: {annotations: {fault-tolerance/job-retry-num: a whole number from 0"
+        " to 128, fault-tolerance/job-unconditional-retry: true, false}}\n"
+        "  correct the file, then look at the script with: slurm-plugin render job.yaml"
+    )
+
+
+PATH_RULE = "a path without control characters, backslashes, double quotes, `$` or a leading `~`"
+ONE_PROBLEM = {
+    "nodes: many": "line 4: nodes: found 'many'; accepted: a whole number from 1 to 65536",
+    "nodes: 2.5": "line 4: nodes: found '2.5'; accepted: a whole number from 1 to 65536",
+    "nodes:": "line 4: nodes: found nothing; accepted: a whole number from 1 to 65536",
+    "accelerators: {gpu: -1}": "line 4: accelerators.gpu: found '-1'; accepted: a whole number from 0 to 1024",
+    "accelerators: 4": "line 4: accelerators: found '4'; accepted: {gpu: a whole number from 0 to 1024}",
+    "retries: 129": "line 4: retries: found '129'; accepted: a whole number from 0 to 128",
+    "infiniband: true": "line 4: infiniband: found 'true'; accepted: auto, yes, no",
+    "infiniband: Yes": "line 4: infiniband: found 'Yes'; accepted: auto, yes, no; did you mean yes?",
+    "time: 4 hours": "line 4: time: found '4 hours'; accepted: 90s, 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS,"
+    " D-HH, D-HH:MM, D-HH:MM:SS",
+    "launch: task": "line 4: launch: found 'task'; mode openmpi accepts: node; mode pytorch: node, task",
+    'output: "a\\n#SBATCH --uid=0"': f"line 4: output: found 'a\\n#SBATCH --uid=0'; accepted: {PATH_RULE}",
+    'output: "a\\\\b"': f"line 4: output: found 'a\\\\b'; accepted: {PATH_RULE}",
+    "checkpoint: $HOME/x": f"line 4: checkpoint: found '$HOME/x'; accepted: {PATH_RULE}",
+    "workdir: ~/x": "line 4: workdir: found '~/x'; accepted: a path without control characters, backslashes, double"
+    " quotes, `$`, `%` or a leading `~`",
+    "env: {A-B: 1}": "line 4: env.A-B: accepted names: letters, digits and `_`, the first not a digit",
+    "env: {SLURM_PLUGIN_LAUNCH: 1}": "line 4: env.SLURM_PLUGIN_LAUNCH: SLURM_ names are Slurm's and ours; choose"
+    " another name",
+    "env: {UID: 0}": "line 4: env.UID: bash does not let a script set it; choose another name",
+    'env: {A: "\\0"}': "line 4: env.A: the value has a NUL or half a surrogate pair in it; no variable can hold that",
+    "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
+    '"\\e[2J\\ud800": 1': "line 4: ?[2J?: unknown key; accepted: name, mode, nodes, accelerators, command, env,"
+    " workdir, time, output, checkpoint, retries, infiniband, launch, metadata",
+    "<<: {a: b}": "line 4: <<: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
+    " output, checkpoint, retries, infiniband, launch, metadata",
+}
+
+
+@pytest.mark.parametrize("text", ONE_PROBLEM)
+def test_a_wrong_value_is_named_with_what_is_accepted(text: str) -> None:
+    """Types, ranges, words, and everything that could not stand in an #SBATCH line."""
+    assert problems(text) == [ONE_PROBLEM[text]]
+
+
+def test_a_command_that_a_shell_would_have_to_run_is_refused() -> None:
+    """Row C6, with the hint of the row."""
+    assert "line 3: command: found && in it: no shell runs this command; quote it for itself, or let bash run it: " in (
+        refusal("name: a\nmode: openmpi\ncommand: a && b\n")
+    )
+
+
+@pytest.mark.parametrize("value", ["3", '"3"'])
+def test_the_retry_annotation_is_accepted_as_it_is(value: str) -> None:
+    """Row A11: the annotation of another system is `retries`."""
+    text = f'{SMALL}metadata:\n  annotations:\n    "fault-tolerance/job-retry-num": {value}\n'
+    assert load(text.encode(), "job.yaml").retries == 3
+
+
+def test_the_annotation_and_the_key_may_only_agree() -> None:
+    """Both given and alike is fine; unlike is an error, a 0 that was written included."""
+    annotation = "metadata: {annotations: {fault-tolerance/job-retry-num: 3}}\n"
+    assert load(f"{SMALL}retries: 3\n{annotation}".encode(), "job.yaml").retries == 3
+    assert problems(f"retries: 0\n{annotation}") == [
+        "line 5: metadata.annotations.fault-tolerance/job-retry-num: found 3, and `retries: 0`; keep one of the two"
+    ]
+
+
+def test_the_unconditional_annotation_is_not_built_yet() -> None:
+    """`true` is refused rather than passed over; `false` asks for nothing."""
+    annotation = "metadata: {annotations: {fault-tolerance/job-unconditional-retry: %s}}\n"
+    assert problems(annotation % "true") == [
+        "line 4: metadata.annotations.fault-tolerance/job-unconditional-retry: restarts after any failure are not"
+        " built yet; accepted: false; after a fault: fault-tolerance/job-retry-num"
+    ]
+    assert load((SMALL + annotation % '"false"').encode(), "job.yaml").retries == 0
+
+
+def test_the_guide_names_every_key() -> None:
+    """docs/spec.md has one row a key, and no other."""
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "spec.md").read_text()
+    rows = re.findall(r"^\| `([a-z]+)` \| .* \| .* \|$", guide, re.MULTILINE)
+    assert sorted(rows) == sorted(Spec.__struct_fields__)
+
+
+NOT_A_SPEC = {
+    b"name: a\nname: b\n": "job.yaml: line 2: name: found twice, first in line 1",
+    b"env:\n  A: 1\n  A: 2\n": "job.yaml: line 3: env.A: found twice, first in line 2",
+    b"a: &x [1]\nb: *x\n": "job.yaml: line 2: aliases (*name) are not accepted",
+    b"? [a]\n: b\n": "job.yaml: line 1: a key must be a word",
+    b"name: a\n b: c\n": "job.yaml: line 2: mapping values are not allowed here",
+    b'a: "\\UFFFFFFFF"\n': "job.yaml: Python int too large to convert to C int",
+    b"- a\n": "job.yaml: found a list; `key: value` lines are accepted",
+    b"\xff": "job.yaml: byte 0 is not UTF-8; save the file as UTF-8",
+    b"[" * 100_000: "job.yaml: nested too deeply; a job spec has three levels",
+    b"#" * (MAX_BYTES + 1): "job.yaml: more than 1048576 bytes; a job spec has a few hundred",
+}
+
+
+@pytest.mark.parametrize("data", NOT_A_SPEC, ids=lambda data: repr(data[:20]))
+def test_what_is_no_spec_at_all_is_refused_in_bounded_time(data: bytes) -> None:
+    """Double keys, aliases (which can be bombs), depth and size: one line that says which."""
+    assert refusal(data).splitlines()[0] == NOT_A_SPEC[data]

@@ -1,0 +1,145 @@
+"""Mirrors slurm_plugin/submit.py and slurm_plugin/follow.py: what goes through the door, and what is said of a job."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin import submit
+from slurm_plugin.errors import MissingError, UsageError
+from slurm_plugin.follow import Look, changes, follow
+from slurm_plugin.grant import Grant, written
+from slurm_plugin.render import Site, script
+from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.slurm import Job, JobNotFoundError, SlurmError
+from slurm_plugin.spec import load
+from tests.fake_slurm import FakeClock, FakeSlurm
+
+SMALL = b"name: a\nmode: openmpi\ncommand: ./a.out\n"
+JOB = Job(17, "ada", "PENDING", "Priority", "", "", 0, "", "")
+
+
+def told(*answers: Job | Exception) -> tuple[list[str], FakeClock]:
+    """What is said while a job gives these answers."""
+    clock = FakeClock()
+    looks = list(follow(FakeSlurm(*answers), 17, clock))
+    assert [look.ended for look in looks] == [False] * (len(looks) - 1) + [True]
+    return [change for look in looks for change in look.changes], clock
+
+
+def test_a_submission_is_the_script_in_the_jobs_directory() -> None:
+    """One call through the door, with the value that --dry-run prints."""
+    spec, site = load(SMALL + b"workdir: runs\n", "a"), Site("/home/ada", "/bin/slurm-plugin")
+    slurm = FakeSlurm(JOB)
+    job = submit.build(spec, site, "a.yaml")
+    assert submit.send(job, slurm) == 17
+    assert slurm.submitted == [(script(spec, site, "a.yaml"), (), "/home/ada/runs")]
+    assert slurm.submitted[0][0] == job.script
+
+
+def test_a_missing_directory_is_told_before_slurm_ends_the_job_without_a_word(tmp_path: Path) -> None:
+    """Of the job, and of its log; a log whose directory has a pattern in it cannot be looked up."""
+    site = Site(str(tmp_path), "/bin/slurm-plugin")
+    submit.check_directories(load(SMALL, "a"), site)
+    submit.check_directories(load(SMALL + b"output: '%j/log'\n", "a"), site)
+    with pytest.raises(UsageError, match=f"workdir: found no directory {tmp_path}/runs"):
+        submit.check_directories(load(SMALL + b"workdir: runs\n", "a"), site)
+    with pytest.raises(UsageError, match=f"output: found no directory {tmp_path}/logs"):
+        submit.check_directories(load(SMALL + b"output: logs/x\n", "a"), site)
+
+
+def test_a_script_calls_the_deployed_command_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the one that runs now; with neither, what to do."""
+    deployed = tmp_path / "slurm-plugin"
+    config = SiteConfig(command=str(deployed))
+    monkeypatch.setattr(sys, "argv", ["/nowhere/pytest"])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(MissingError, match="deploy it with: slurm-plugin site render"):
+        submit.own_command(config)
+    running = tmp_path / "bin" / "slurm-plugin"
+    running.parent.mkdir()
+    running.touch()
+    monkeypatch.setattr(sys, "argv", [str(running)])
+    assert submit.own_command(config) == str(running)
+    deployed.touch()
+    assert submit.own_command(config) == str(deployed)
+
+
+def test_a_job_is_followed_to_its_end() -> None:
+    """Every change is told once."""
+    running = replace(JOB, state="RUNNING", reason="", nodes="n[1-2]")
+    lines, _ = told(JOB, JOB, running, running, replace(running, state="COMPLETED", exit_code=0))
+    assert lines == ["PENDING (Priority)", "RUNNING on n[1-2]", "COMPLETED"]
+
+
+def test_a_restart_is_told_with_its_reason_and_the_nodes_left_out() -> None:
+    """From the grant that SlurmUser wrote; a failed state between two runs is no end."""
+    running = replace(JOB, state="RUNNING", reason="", nodes="n[1-2]")
+    grant = Grant(granted=3, requeues=1, excluded=("n2",), last="n2: disk-size shm: 0.2 GB of 1 GB")
+    waiting = replace(JOB, reason="BeginTime", excluded="n2", restarts=1, admin_comment=written("", grant))
+    again = replace(waiting, state="RUNNING", reason="", nodes="n[1,3]")
+    failed = replace(running, state="FAILED", exit_code=1)
+    lines, _ = told(running, failed, waiting, again, replace(again, state="COMPLETED"))
+    assert lines == [
+        "RUNNING on n[1-2]",
+        "restart 1: n2: disk-size shm: 0.2 GB of 1 GB",
+        "left out: n2",
+        "PENDING (BeginTime)",
+        "RUNNING on n[1,3]",
+        "COMPLETED",
+    ]
+
+
+ENDS: dict[str, Callable[[], Job]] = {
+    "FAILED with exit code 3": lambda: replace(JOB, state="FAILED", exit_code=3),
+    "FAILED by signal 9": lambda: replace(JOB, state="FAILED", exit_signal=9),
+    "TIMEOUT": lambda: replace(JOB, state="TIMEOUT", exit_code=0),
+}
+
+
+@pytest.mark.parametrize("line", ENDS)
+def test_an_end_that_is_no_success_is_looked_at_twice(line: str) -> None:
+    """Then it is told, with the exit code or the signal."""
+    lines, clock = told(ENDS[line]())
+    assert (lines, clock.pauses) == ([line], [3.0])
+
+
+def test_questions_become_rare_while_nothing_changes() -> None:
+    """From one a second to one in 15 s: a controller serves everybody."""
+    _, clock = told(*[JOB] * 60, replace(JOB, state="COMPLETED"))
+    assert clock.pauses[:10] == [1.0] * 10
+    assert max(clock.pauses) == clock.pauses[-1] == 15.0
+
+
+def test_a_controller_that_is_away_for_a_while_is_asked_again() -> None:
+    """One line says so; the job goes on without being watched."""
+    silent = SlurmError("could not read the jobs: squeue gave no answer in 30 s\n  is slurmctld up? try: scontrol ping")
+    lines, _ = told(JOB, silent, silent, replace(JOB, state="COMPLETED"))
+    assert lines == [
+        "PENDING (Priority)",
+        "Slurm does not answer, asking again: could not read the jobs: squeue gave no answer in 30 s",
+        "COMPLETED",
+    ]
+
+
+@pytest.mark.parametrize("error", [SlurmError("silent"), JobNotFoundError("forgotten")])
+def test_following_ends_where_nothing_can_be_learned(error: SlurmError) -> None:
+    """A controller silent for ten minutes, or one that has forgotten the job."""
+    with pytest.raises(type(error), match=str(error)):
+        list(follow(FakeSlurm(JOB, error), 17, FakeClock()))
+
+
+def test_texts_of_others_cannot_steer_a_terminal() -> None:
+    """Escape sequences in a reason are shown as question marks."""
+    assert changes(None, replace(JOB, reason="\x1b[2Jx\n")) == ("PENDING (?[2Jx?)",)
+
+
+def test_a_look_without_news_says_nothing() -> None:
+    """The same job twice."""
+    assert changes(JOB, JOB) == ()
+    assert Look(JOB, ()).ended is False

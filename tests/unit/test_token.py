@@ -1,0 +1,119 @@
+"""The token in a job's comment: what counts as one, and how a mark gets into it."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slurm_plugin.token import MAX_BYTES, MAX_COMMENT_BYTES, MAX_RETRIES, Mark, Token, find, marked
+
+from tests.comments import ACCEPTED, REFUSED
+
+TOKENS = st.builds(
+    Token,
+    retries=st.integers(0, MAX_RETRIES),
+    infiniband=st.sampled_from(["auto", "yes", "no"]),
+    mark=st.none()
+    | st.builds(Mark, st.integers(0, 999_999), st.lists(st.integers(0, 999_999), max_size=20).map(tuple)),
+)
+
+
+@pytest.mark.parametrize(("comment", "retries"), ACCEPTED.items())
+def test_accepted(comment: str, retries: int) -> None:
+    """One well-formed token anywhere in a comment is found with the restarts it asks for."""
+    found = find(comment)
+    assert found is not None
+    assert found.retries == retries
+
+
+@pytest.mark.parametrize("comment", REFUSED)
+def test_refused(comment: str) -> None:
+    """No token, a second one, or a malformed one: the job asked for nothing."""
+    assert find(comment) is None
+
+
+def test_every_field() -> None:
+    """Restarts, InfiniBand and the mark are read; a key of a later version is passed over."""
+    found = find("x [sp1;retries=3;ib=no;run=2;x=0,5,11;new=1] y")
+    assert found == Token(3, "no", Mark(2, (0, 5, 11)))
+
+
+def test_mark_needs_its_run() -> None:
+    """Positions without the run they belong to are no mark: they could be another run's."""
+    assert find("[sp1;retries=3;x=1]") == Token(3)
+
+
+@pytest.mark.parametrize(("size", "is_one"), [(MAX_BYTES, True), (MAX_BYTES + 1, False)])
+def test_longest(size: int, is_one: bool) -> None:  # noqa: FBT001 - a table's column
+    """A token of 200 bytes is one, of 201 is none."""
+    comment = "[sp1;retries=1;later=]"
+    comment = comment.replace("later=", "later=" + "a" * (size - len(comment)))
+    assert (find(comment) is not None) is is_one
+
+
+@given(TOKENS)
+def test_round_trip(token: Token) -> None:
+    """What is written is read back as the same token."""
+    assert find(str(token)) == token
+
+
+@given(st.text() | st.text(alphabet="[]sp1;=,x0retisunb \n", max_size=60).map(lambda text: f"[sp1;{text}"))
+def test_never_raises(comment: str) -> None:
+    """Any comment has an answer."""
+    assert find(comment) is None or isinstance(find(comment), Token)
+
+
+@given(
+    st.text(max_size=100).filter(lambda text: "[sp1;" not in text),
+    st.text(max_size=100).filter(lambda text: "[sp1;" not in text),
+    TOKENS,
+)
+def test_mark_keeps_the_users_text(before: str, after: str, token: Token) -> None:
+    """Only the token changes: the text round it, odd characters and line ends included, stays as it is."""
+    mark = Mark(4, (1, 2))
+    assert marked(f"{before}{token}{after}", mark) == f"{before}{Token(token.retries, token.infiniband, mark)}{after}"
+
+
+def test_mark_replaces_the_mark_of_an_earlier_run() -> None:
+    """A comment carries one mark, the last."""
+    assert marked("a [sp1;retries=3;ib=auto;run=0;x=7] b", Mark(1, (2,))) == "a [sp1;retries=3;ib=auto;run=1;x=2] b"
+
+
+def test_mark_that_does_not_fit_the_token() -> None:
+    """Of too many nodes the first are named, as many as a token of 200 bytes has room for; the request itself stays."""
+    whole = marked("[sp1;retries=3]", Mark(0, tuple(range(1000, 1100))))
+    found = find(whole)
+    assert found is not None
+    assert found.mark is not None
+    kept = found.mark.leave_out
+    assert kept == tuple(range(1000, 1000 + len(kept)))
+    assert MAX_BYTES - len(",1000") < len(whole) <= MAX_BYTES
+
+
+def test_mark_that_does_not_fit_the_comment() -> None:
+    """The whole comment stays within Slurm's 1024 bytes, counted in UTF-8."""
+    room = len("[sp1;retries=3;ib=auto;run=0;x=100,101]")
+    text = "é" * ((MAX_COMMENT_BYTES - room) // 2)
+    whole = marked(f"{text}[sp1;retries=3]", Mark(0, tuple(range(100, 140))))
+    assert whole == f"{text}[sp1;retries=3;ib=auto;run=0;x=100,101]"
+
+
+def test_mark_without_any_room() -> None:
+    """Where not even the request fits, it is refused in words, not cut into something else."""
+    comment = "[sp1;retries=3]" + "a" * (MAX_COMMENT_BYTES - 15)
+    with pytest.raises(ValueError, match="leaves no room for our mark: over 1024 bytes"):
+        marked(comment, Mark(0))
+
+
+@pytest.mark.parametrize("comment", ["", "[sp1;retries=3", "[sp1;retries=3][sp1;retries=3]"])
+def test_mark_without_a_token(comment: str) -> None:
+    """A comment that lost its token since submission gets no mark."""
+    with pytest.raises(ValueError, match="edited after submission"):
+        marked(comment, Mark(0))
+
+
+def test_mark_of_a_whole_large_job() -> None:
+    """20,000 nodes that stop answering at once do not keep the supervisor busy."""
+    start = time.process_time()
+    marked("[sp1;retries=3]", Mark(0, tuple(range(20_000))))
+    assert time.process_time() - start < 1
