@@ -7,7 +7,8 @@ barrier); `answer` is the step's task. The request goes to all tasks through sru
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
@@ -19,6 +20,9 @@ from slurm_plugin.hooks import node_directory
 from slurm_plugin.slurm import steps
 
 TASK_FILE = "task.sh"
+# srun mixes the lines of different nodes whole only up to MAX_MSG_LEN, 1024 bytes (slurmd/slurmstepd/io.c).
+CHUNK = 600
+LINE = "slurm_plugin-answer"
 _RANK = {SKIPPED: 0, OK: 1, TIMEOUT: 2, ERROR: 2, FAILED: 3}
 _UNKNOWN = (TIMEOUT, ERROR)
 
@@ -38,19 +42,52 @@ class Request:
     task_script: str | None = None  # what the TaskProlog is to source
 
 
-def ask(request: Request, command: Sequence[str], hosts: Sequence[str]) -> dict[str, prechecks.Report | None]:
-    """Ask every node; None for one that gave no (readable) answer in time."""
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the nodes said: a report each, None for one that gave no (readable) answer in time."""
+
+    reports: Mapping[str, prechecks.Report | None]
+    complaint: str  # what srun itself said
+
+    @property
+    def none(self) -> bool:
+        """Whether not one node answered: then the asking is broken, not the nodes."""
+        return not any(self.reports.values())
+
+
+def ask(request: Request, command: Sequence[str], hosts: Sequence[str]) -> Answers:
+    """Ask every node."""
     deadline_s = request.settings["deadline_s"] + 15.0
-    lines = steps.one_task_a_node([*command, "job", "barrier"], hosts, json.dumps(asdict(request)), deadline_s)
-    answers: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
+    said = steps.one_task_a_node([*command, "job", "barrier"], hosts, json.dumps(asdict(request)), deadline_s)
+    reports: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
+    for node, text in joined(said.out.splitlines()).items():
+        with suppress(prechecks.PrecheckError):
+            report = prechecks.Report.from_json(text)
+            if report.node == node and node in reports:
+                reports[node] = report
+    return Answers(reports, said.err.strip())
+
+
+def split(node: str, text: str) -> list[str]:
+    """An answer as lines that srun keeps whole; ASCII."""
+    parts = [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
+    return [f"{LINE} {node} {index} {len(parts)} {part}" for index, part in enumerate(parts, 1)]
+
+
+def joined(lines: Iterable[str]) -> dict[str, str]:
+    """The whole answers in lines that may come in any order, between lines of somebody else's."""
+    parts: dict[str, dict[int, str]] = {}
+    wanted: dict[str, int] = {}
     for line in lines:
-        try:
-            report = prechecks.Report.from_json(line)
-        except prechecks.PrecheckError:
-            continue  # a line of somebody else's: srun's own words, a login banner
-        if report.node in answers:
-            answers[report.node] = report
-    return answers
+        words = line.split(" ", 4)
+        if len(words) == 5 and words[0] == LINE and words[2].isdecimal() and words[3].isdecimal():
+            parts.setdefault(words[1], {})[int(words[2])] = words[4]
+            wanted[words[1]] = int(words[3])
+    return {
+        node: "".join(found[index] for index in sorted(found))
+        for node, found in parts.items()
+        if len(found) == wanted[node]
+    }
 
 
 def answer(stdin: TextIO) -> int:
@@ -60,7 +97,9 @@ def answer(stdin: TextIO) -> int:
     verdicts = _verdicts(request, node) if request.check else ()
     if request.task_script is not None:
         verdicts = (*verdicts, *_write_task_file(request, request.task_script))
-    print(prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts).to_json(), flush=True)
+    report = prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts)
+    for line in split(node, report.to_json()):
+        print(line, flush=True)
     return 0
 
 
@@ -117,10 +156,14 @@ def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, 
     return ()
 
 
-def health(report: prechecks.Report | None) -> Health:
+def conditions(answers: Answers) -> dict[str, Health]:
+    """Every node's condition; where none answers, nothing is known of any."""
+    silent = Health("unknown") if answers.none else Health("unreachable", "did not answer")
+    return {name: health(report) if report else silent for name, report in answers.reports.items()}
+
+
+def health(report: prechecks.Report) -> Health:
     """A node's condition from its answer."""
-    if report is None:
-        return Health("unreachable", "did not answer")
     failed = [verdict for verdict in report.items if verdict.failed]
     if failed:
         of_node = any(verdict.problem == NODE_PROBLEM for verdict in failed)

@@ -36,7 +36,7 @@ def record(path: Path, attempt: Mapping[str, object]) -> None:
 def last_cause(path: Path, *, before: int) -> str:
     """Why the attempt just before number `before` ended; empty where no script of ours recorded one."""
     try:
-        attempts = [json.loads(line) for line in (path / ATTEMPTS).read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):
+        last = json.loads((path / ATTEMPTS).read_text(encoding="utf-8").splitlines()[-1])
+        return str(last["cause"]) if last["n"] == before - 1 else ""
+    except (OSError, ValueError, LookupError, TypeError):  # the user's own file: cut off, or edited
         return ""
-    return str(attempts[-1]["cause"]) if attempts and attempts[-1].get("n") == before - 1 else ""

@@ -1,10 +1,16 @@
-"""Start the job's command, hand signals on to it, return how it ended. Its output and exit code are left alone."""
+"""Start the job's command, hand signals on to it, return how it ended. Its output is left alone."""
 
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Thread
 from types import FrameType
+from typing import IO
+
+from slurm_plugin.slurm.steps import first_failure
 
 _END = (signal.SIGTERM, signal.SIGINT)
 _HAND_ON = (*_END, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
@@ -36,13 +42,41 @@ class Launcher:
         """The command's exit code as a shell gives it: 128 + n after signal n, 127 where it is not found."""
         if self.told_to_end:
             return 128 + signal.SIGTERM
+        watched = Path(argv[0]).name == "srun"
         try:
-            self._process = subprocess.Popen(argv, env=environ, process_group=0)
+            self._process = subprocess.Popen(
+                argv, env=environ, process_group=0, stderr=subprocess.PIPE if watched else None
+            )
         except FileNotFoundError:
             say(f"{argv[0]}: command not found on the PATH of the batch script")
             return NOT_FOUND
         except OSError as error:
             say(f"{argv[0]}: {error.strerror}")
             return NOT_EXECUTABLE
+        watch = Watch(self._process.stderr) if self._process.stderr else None
         code = self._process.wait()
-        return 128 - code if code < 0 else code
+        code = 128 - code if code < 0 else code
+        first = watch.first_failure() if watch else None
+        return code if not code or first is None else first
+
+
+class Watch(Thread):
+    """Copies srun's stderr to ours as it comes, and remembers which task failed first."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(daemon=True)  # a process that outlives srun may keep the stream open
+        self._stream = stream
+        self._first: int | None = None
+        self.start()
+
+    def run(self) -> None:
+        """Copy to the end."""
+        for line in self._stream:
+            os.write(sys.stderr.fileno(), line)
+            if self._first is None:
+                self._first = first_failure(line)
+
+    def first_failure(self) -> int | None:
+        """The exit code of the first task that failed, once srun has ended."""
+        self.join(timeout=1.0)
+        return self._first

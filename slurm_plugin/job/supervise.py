@@ -67,15 +67,16 @@ class Supervisor:
         task_script = self.mode.task_script(self.job.allocation, port=self.port, launch=self.options.launch)
         nodes: Mapping[str, Health] = {}
         if self.options.retries or task_script is not None:
-            nodes = self._barrier("barrier", task_script)
-        if launcher.told_to_end or not self._ours_still(nodes):
-            return Action("finish", ENDED_BY_SLURM, "Slurm ended this run while its nodes were looked at")
+            answers = self._ask("barrier", task_script)
+            if launcher.told_to_end or (answers.none and not self._runs()):
+                return Action("finish", ENDED_BY_SLURM, "Slurm took the nodes back before the program started")
+            nodes = self._show(answers)
         attempt = Attempt("precheck", 1, nodes)
         if decide(attempt, 1).kind != "requeue":
             code = launcher.run(self.options.command, self._environment(reason, task_script), say)
             if code and self.options.retries and not launcher.told_to_end:
                 say(f"the program failed with exit code {code}; looking at its nodes again")
-                nodes = self._barrier("recheck", None)
+                nodes = self._show(self._ask("recheck", None))
             attempt = Attempt("program", code, nodes, launcher.told_to_end)
         action = decide(attempt, self._left() if attempt.code else 0)
         self._record(attempt, action, started)
@@ -102,8 +103,8 @@ class Supervisor:
         )
         return reason
 
-    def _barrier(self, hook: str, task_script: str | None) -> dict[str, Health]:
-        """Ask every node and write what it says into the log."""
+    def _ask(self, hook: str, task_script: str | None) -> barrier.Answers:
+        """Ask every node."""
         auto = self.job.partition in self.site["infiniband_partitions"]
         request = barrier.Request(
             hook=hook,
@@ -116,20 +117,22 @@ class Supervisor:
             settings=self.site["prechecks"],
             task_script=task_script,
         )
-        answers = barrier.ask(request, _ourselves(), self.job.nodes)
-        for name, report in answers.items():
+        return barrier.ask(request, _ourselves(), self.job.nodes)
+
+    def _show(self, answers: barrier.Answers) -> dict[str, Health]:
+        """Write what the nodes said into the log; their conditions."""
+        if answers.complaint:
+            say(f"srun said: {answers.complaint}")
+        for name, report in answers.reports.items():
             for verdict in report.items if report else ():
                 print(prechecks.line(name, verdict))
             if report is None:
                 say(f"{name} did not answer")
         sys.stdout.flush()
-        return {name: barrier.health(report) for name, report in answers.items()}
+        return barrier.conditions(answers)
 
-    def _ours_still(self, nodes: Mapping[str, Health]) -> bool:
-        """False where no node answers because Slurm took them back: 22.05 starts a batch script although a prolog
-        failed, and ends it at once."""
-        if not nodes or any(health.condition != "unreachable" for health in nodes.values()):
-            return True
+    def _runs(self) -> bool:
+        """Whether this run still has its nodes: 22.05 starts a batch script although a prolog failed, and ends it."""
         try:
             return self.door.job(self.job.job_id).state == "RUNNING"
         except SlurmError:
@@ -194,10 +197,8 @@ class Supervisor:
         """Say how the attempt ended and do what follows; the exit code of the job where it ends here."""
         if action.kind == "finish" and not action.code:
             return 0
-        then = (
-            f"the job runs again without {nodelist.fold(action.leave_out)}" if action.kind == "requeue" else "the end"
-        )
-        say(f"error,exiting: attempt {self.job.restart}: {action.reason}; {then}")
+        then = f"; the job runs again without {nodelist.fold(action.leave_out)}" if action.kind == "requeue" else ""
+        say(f"error,exiting: attempt {self.job.restart}: {action.reason}{then}")
         if action.kind == "requeue":
             self._requeue(action)
         return action.code

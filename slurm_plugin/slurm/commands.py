@@ -163,9 +163,9 @@ def _exit(status: str) -> tuple[int | None, int | None]:
 
 def _node(line: str) -> Node:
     """A node from `scontrol -o show node`: only administrators choose what stands there."""
-    fields = dict(part.split("=", 1) for part in line.split(" ") if "=" in part)
+    before, _, reason = line.partition(" Reason=")  # the last field: free text
+    fields = dict(part.split("=", 1) for part in before.split(" ") if "=" in part)
     states = fields.get("State", UNKNOWN).upper()
-    _, _, reason = line.partition(" Reason=")
     return Node(
         name=fields["NodeName"],
         states=frozenset(re.split(r"[+*]+", states.rstrip("*~#!%$@^-")))

@@ -35,16 +35,17 @@ def run(
         cwd=directory,
         env=environ,
         start_new_session=True,
-        encoding="utf-8",
-        errors="replace",
     ) as process:
+        code: int | None
         try:
-            out, err = process.communicate(text, timeout=deadline_s)
+            out, err = process.communicate(text.encode(), timeout=deadline_s)
+            code = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-            return Result(None, out, err)
-    return Result(process.returncode, out, err)
+            code = None
+    # Decoded here: Popen's own text mode would turn the carriage returns of a comment into newlines.
+    return Result(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 # Variables that change what a reading command prints or means (ENVIRONMENT VARIABLES in squeue(1), sinfo(1)).

@@ -1,25 +1,45 @@
 """Steps inside our own allocation: srun, started from the batch script's node."""
 
 import os
+import re
+import signal
 from collections.abc import Sequence
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm.process import run
+from slurm_plugin.slurm.process import Result, run
+
+# "srun: error: n2: task 1: Exited with exit code 5", "srun: error: n[1-2]: tasks 0-1: Segmentation fault (core dumped)"
+_TASK_ENDED = re.compile(
+    rb"srun: error: \S+: tasks? [0-9,-]+: (?:Exited with exit code ([0-9]+)|([A-Z][A-Za-z0-9 /]+))"
+)
+_SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
-def one_task_a_node(argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float) -> list[str]:
-    """Run `argv` once on each host with `text` on stdin; the lines it wrote, from whatever nodes answered in time.
+def first_failure(line: bytes) -> int | None:
+    """The exit code (128 + n for signal n) in srun's line about a task that failed; None in any other line.
 
-    The step overlaps with others, so it needs no free CPU. What srun itself complains of is in the job's log.
+    srun itself ends with the highest code of all tasks: with --kill-on-bad-exit that is the 143 of those it killed,
+    not the code of the one that failed. srun names them in the order they ended.
+    """
+    found = _TASK_ENDED.match(line)
+    if not found:
+        return None
+    if found[1]:
+        return int(found[1])
+    number = _SIGNALS.get(found[2].decode().strip())
+    return None if number is None else 128 + number
+
+
+def one_task_a_node(argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float) -> Result:
+    """Run `argv` once on each host with `text` on stdin; what was written until then where the deadline passes.
+
+    The step overlaps with others, so it needs no free CPU.
     """
     count = str(len(hosts))
-    step = ["srun", "--quiet", "--overlap", "--nodes", count, "--ntasks", count, "--ntasks-per-node=1", "--unbuffered"]
+    step = ["srun", "--quiet", "--overlap", "--nodes", count, "--ntasks", count, "--ntasks-per-node=1"]
     step += [f"--nodelist={nodelist.fold(hosts)}", "--kill-on-bad-exit=0", "--export=ALL", "--"]
     try:
-        result = run([*step, *argv], deadline_s=deadline_s, environ=os.environ, text=text)
+        return run([*step, *argv], deadline_s=deadline_s, environ=os.environ, text=text)
     except FileNotFoundError as error:
         raise MissingError("srun was not found on the PATH of the batch script") from error
-    if result.err.strip():
-        print(f"[slurm_plugin] srun said: {result.err.strip()}", flush=True)
-    return result.out.splitlines()

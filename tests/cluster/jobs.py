@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from hostfiles.nodelist import expand
 from slurm_plugin import grant
 from slurm_plugin.grant import Grant
 from slurm_plugin.sandbox import Sandbox
@@ -81,6 +82,11 @@ class Job:
         self.until(lambda: self.state in states, " or ".join(states))
         return self.state
 
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes it runs or last ran on."""
+        return set(expand(self.show("N")[0]))
+
     def end(self) -> str:
         """Wait for the job's end and return its state."""
         return self.until_state("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE")
@@ -107,4 +113,4 @@ def workdir(box: Sandbox, name: str) -> Path:
 def reasons(box: Sandbox) -> dict[str, str]:
     """The nodes that are drained, with their reasons."""
     out = box.run(["sinfo", "-h", "-R", "-o", "%N\t%E"]).stdout
-    return dict(line.split("\t", 1) for line in out.splitlines())
+    return {node: text for line in out.splitlines() for nodes, text in [line.split("\t", 1)] for node in expand(nodes)}

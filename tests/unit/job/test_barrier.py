@@ -1,0 +1,178 @@
+"""The barrier: what a node's verdicts add up to, whose report counts, and which lines of a step are answers."""
+
+import io
+import json
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from prechecks import Report, Verdict
+from slurm_plugin.decide import Health
+from slurm_plugin.hooks import node_directory
+from slurm_plugin.job.barrier import Request, answer, ask, health, merged
+
+
+SETTINGS = {
+    "deadline_s": 10.0,
+    "mandatory": [],
+    "disk-size": {"root": 0, "shm": 0, "cache": 0},
+    "ulimit": {"max_locked_memory_kb": 0, "open_files": 0, "stack_size_kb": 0, "max_user_processes": 0},
+    "gpu-check": {"device": "/dev/null%d", "count": None},
+    "dns": {"hosts_files": []},
+}
+
+
+def verdict(item: str, found: str, problem: str = "node_problem", message: str = "m") -> Verdict:
+    """A verdict with nothing measured."""
+    return Verdict(item, found, problem, message)
+
+
+def report(*items: Verdict, node: str = "n1") -> Report:
+    """A node's answer."""
+    return Report(node, 7, "barrier", 0.0, items)
+
+
+BAD_GPU = verdict("gpu-check", "failed", message="3 of 4 GPUs")
+BAD_DNS = verdict("dns", "failed", "job_problem", "n9 is not known")
+
+
+@pytest.mark.parametrize("first", ["skipped", "ok", "timeout", "error", "failed"])
+@pytest.mark.parametrize("second", ["skipped", "ok", "timeout", "error", "failed"])
+def test_merged(first: str, second: str) -> None:
+    """Of two verdicts the worse one stands: failed, then unknown, then ok, then skipped; of two alike the first."""
+    rank = {"skipped": 0, "ok": 1, "timeout": 2, "error": 2, "failed": 3}
+    one, two = verdict("ulimit", first, message="first"), verdict("ulimit", second, message="second")
+    assert merged([one], [two]) == ((two,) if rank[second] > rank[first] else (one,))
+
+
+def test_merged_keeps_the_others() -> None:
+    """Items of one round only are kept, in order, those of the first round before the new ones."""
+    ok = [verdict(name, "ok") for name in ("dns", "ulimit", "gpu-check")]
+    failed = verdict("ulimit", "failed")
+    assert merged(ok, [verdict("new", "ok"), failed]) == (ok[0], failed, ok[2], verdict("new", "ok"))
+    assert merged([], [failed]) == merged([failed], []) == (failed,)
+
+
+HEALTH = {
+    "no answer": (None, Health("unreachable", "did not answer")),
+    "nothing checked": (report(), Health("ok")),
+    "all ok": (report(verdict("dns", "ok"), verdict("gpu-check", "skipped")), Health("ok")),
+    "a node problem": (report(verdict("dns", "ok"), BAD_GPU), Health("node_problem", "gpu-check: 3 of 4 GPUs")),
+    "a job problem": (report(BAD_DNS), Health("job_problem", "dns: n9 is not known")),
+    "both": (report(BAD_DNS, BAD_GPU), Health("node_problem", "dns: n9 is not known; gpu-check: 3 of 4 GPUs")),
+    "the log's keyword": (
+        report(verdict("disk-size.shm", "failed")),
+        Health("node_problem", "disk-size shm: m"),
+    ),
+    "no answer in time": (report(verdict("dns", "timeout")), Health("unknown")),
+    "a check that broke": (report(verdict("dns", "ok"), verdict("ulimit", "error")), Health("unknown")),
+    "unknown beside failed": (report(verdict("dns", "timeout"), BAD_DNS), Health("job_problem", "dns: n9 is not known")),
+}
+
+
+@pytest.mark.parametrize(("found", "expected"), HEALTH.values(), ids=HEALTH.keys())
+def test_health(found: Report | None, expected: Health) -> None:
+    """Failed is bad, by the worst problem; what could not be measured is unknown, and no fault."""
+    assert health(found) == expected
+
+
+@pytest.fixture
+def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Request:
+    """A request to node n1, whose prolog has made the run's directory."""
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
+        monkeypatch.delenv(name, raising=False)
+    run_directory = str(tmp_path / "run")
+    node_directory.create(run_directory, "7.0.0", uid=os.getuid(), gid=os.getgid())
+    return Request("barrier", 7, "7.0.0", run_directory, "localhost", infiniband=False, check=True, settings=SETTINGS)
+
+
+def answered(request: Request, capsys: pytest.CaptureFixture[str]) -> Report:
+    """A node's one line, as the request's sender reads it."""
+    assert answer(io.StringIO(json.dumps(asdict(request)))) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    found = Report.from_json(line)
+    assert (found.node, found.job, found.hook) == ("n1", 7, request.hook)
+    return found
+
+
+def publish(request: Request, owner: int) -> None:
+    """A report in the place where root's prolog writes."""
+    text = report(BAD_GPU, verdict("ulimit", "skipped")).to_json()
+    node_directory.write(request.run_directory, "7.0.0", "report.json", text, gid=0)
+    os.chown(f"{request.run_directory}/jobs/7.0.0/report.json", owner, 0)
+
+
+def test_root_report_counts(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """Root's verdicts are taken as they are, but for the limits: those are the user's own, and measured here."""
+    publish(request_, owner=0)
+    items = answered(replace(request_, infiniband=True), capsys).items
+    assert items[0] == BAD_GPU
+    assert [each.item for each in items] == ["gpu-check", "ulimit"]
+    assert items[1].verdict == "ok"
+
+
+def test_forged_report(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report that root did not write is none: everything is measured here."""
+    publish(request_, owner=20001)
+    items = answered(request_, capsys).items
+    assert BAD_GPU not in items
+    assert len(items) > 2
+
+
+def test_recheck_measures_again(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """After a failure the prolog's report is old: everything is measured again."""
+    publish(request_, owner=0)
+    items = answered(replace(request_, hook="recheck"), capsys).items
+    assert BAD_GPU not in items
+    assert len(items) > 2
+
+
+def test_job_without_checks(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job that asked for no checks gets none; its answer still says that the node is there."""
+    publish(request_, owner=0)
+    assert answered(replace(request_, check=False), capsys).items == ()
+
+
+def test_task_file(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """The TaskProlog's file is written whole, for its user alone; a second time it is replaced."""
+    folder = Path(request_.run_directory, "jobs/7.0.0/user")
+    for script in ("first\n", "second\n"):
+        request = replace(request_, check=False, task_script=script)
+        assert answered(request, capsys).items == ()
+        assert [path.name for path in folder.iterdir()] == ["task.sh"]
+        assert (folder / "task.sh").read_text() == script
+        assert (folder / "task.sh").stat().st_mode & 0o777 == 0o600
+
+
+def test_task_file_without_a_prolog(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the run has no directory, the verdict says what is missing; it is no fault of the node's."""
+    request = replace(request_, check=False, task_script="x", directory="8.0.0")
+    (found,) = answered(request, capsys).items
+    assert (found.item, found.verdict, found.problem) == ("task-prolog", "failed", "job_problem")
+    assert found.message.endswith("No such file or directory; is the site's Prolog installed on this node?")
+
+
+def test_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Request) -> None:
+    """One srun step for all nodes; its lines that are reports of the job's nodes count, and nothing else does."""
+    said = [
+        report(node="n1").to_json(),
+        "srun: Job step created",
+        report(node="n9").to_json(),
+        "{}",
+        "[" * 100_000,
+        report(BAD_GPU, node="n2").to_json(),
+        report(node="n3").to_json()[:-2],
+    ]
+    (tmp_path / "said").write_text("\n".join(said))
+    srun = tmp_path / "srun"
+    srun.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/argv\ncat >{tmp_path}/stdin\ncat {tmp_path}/said\n')
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    answers = ask(request_, ["/site/bin/slurm-plugin"], ["n1", "n2", "n3"])
+    assert answers == {"n1": report(node="n1"), "n2": report(BAD_GPU, node="n2"), "n3": None}
+    argv = (tmp_path / "argv").read_text().splitlines()
+    assert "--nodelist=n[1-3]" in argv
+    assert argv[argv.index("--") :] == ["--", "/site/bin/slurm-plugin", "job", "barrier"]
+    assert Request(**json.loads((tmp_path / "stdin").read_text())) == request_

@@ -1,0 +1,57 @@
+"""The job's own directory: whole files, and a history that survives what users and crashes do to it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from slurm_plugin.job import files
+
+
+def test_directory(tmp_path: Path) -> None:
+    """Made where missing, kept where not, below the job's working directory."""
+    path = files.directory(tmp_path, 7)
+    assert path == tmp_path / ".slurm_plugin" / "7"
+    (path / "kept").touch()
+    assert files.directory(tmp_path, 7) == path
+    assert (path / "kept").exists()
+
+
+def test_write(tmp_path: Path) -> None:
+    """A file is replaced as a whole, and nothing else is left."""
+    for text in ("n1 slots=4\n" * 100, "n2 slots=4\n"):
+        files.write(tmp_path / "hostfile", text)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"hostfile": "n2 slots=4\n"}
+
+
+def test_record(tmp_path: Path) -> None:
+    """One line of JSON an attempt, appended."""
+    files.record(tmp_path, {"n": 0, "cause": "a\nb"})
+    files.record(tmp_path, {"n": 1, "cause": "ü"})
+    lines = (tmp_path / "attempts.jsonl").read_text().splitlines()
+    assert list(map(json.loads, lines)) == [{"n": 0, "cause": "a\nb"}, {"n": 1, "cause": "ü"}]
+
+
+def test_last_cause(tmp_path: Path) -> None:
+    """The cause of the attempt just before, and of no other."""
+    assert files.last_cause(tmp_path, before=1) == ""
+    for number, cause in enumerate(("first", "second")):
+        files.record(tmp_path, {"n": number, "cause": cause})
+    assert files.last_cause(tmp_path, before=2) == "second"
+    assert files.last_cause(tmp_path, before=1) == ""
+    assert files.last_cause(tmp_path, before=3) == ""
+
+
+@pytest.mark.parametrize("text", ["", "\n", "{", '{"n":0}\n{"n":1,"ca', "5\n", "[]\n", "null\n", '{"n":0}\n', '"x"\n'])
+def test_broken_history(tmp_path: Path, text: str) -> None:
+    """A history that was cut off or edited tells no cause, and stops no attempt."""
+    (tmp_path / "attempts.jsonl").write_text(text)
+    assert files.last_cause(tmp_path, before=1) == ""
+
+
+def test_unreadable_history(tmp_path: Path) -> None:
+    """The same for bytes that are no text, and for what is no file."""
+    (tmp_path / "attempts.jsonl").write_bytes(b"\xff\xfe")
+    assert files.last_cause(tmp_path, before=1) == ""
+    (tmp_path / "attempts.jsonl").unlink()
+    (tmp_path / "attempts.jsonl").mkdir()
+    assert files.last_cause(tmp_path, before=1) == ""

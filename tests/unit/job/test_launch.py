@@ -1,0 +1,99 @@
+"""The job's command: its exit code, its environment, and the signals that are handed on."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from slurm_plugin.job.launch import Launcher
+
+BY_THE_LAUNCHER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    """A launcher at work; afterwards this process has its own handlers again."""
+    before = {number: signal.getsignal(number) for number in BY_THE_LAUNCHER}
+    try:
+        with Launcher() as launcher:
+            yield launcher
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run(launcher: Launcher, script: str, **environ: str) -> tuple[int, list[str]]:
+    """The exit code of a shell script, and what the launcher said."""
+    said: list[str] = []
+    code = launcher.run(["/bin/sh", "-c", script], {"PATH": os.environ["PATH"], **environ}, said.append)
+    return code, said
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 1", 1), ("exit 93", 93), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143)],
+)
+def test_exit_code(launcher: Launcher, script: str, code: int) -> None:
+    """As a shell gives it; a command that ends by a signal of its own was not told to end."""
+    assert run(launcher, script) == (code, [])
+    assert not launcher.told_to_end
+
+
+def test_not_found(launcher: Launcher, tmp_path: Path) -> None:
+    """127 and words, as a shell has it; 126 for what is there and cannot be run."""
+    said: list[str] = []
+    assert launcher.run(["no-such-program", "x"], {"PATH": str(tmp_path)}, said.append) == 127
+    (tmp_path / "text").write_text("text")
+    assert launcher.run([str(tmp_path / "text")], {}, said.append) == 126
+    assert said == [
+        "no-such-program: command not found on the PATH of the batch script",
+        f"{tmp_path}/text: Permission denied",
+    ]
+
+
+def test_environment(launcher: Launcher, tmp_path: Path) -> None:
+    """The command gets exactly what it is given; its words reach it literally, seen by no shell."""
+    out = tmp_path / "out"
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$RANK" "$HOME" "$@" >{out}\n')
+    program.chmod(0o755)
+    assert launcher.run(["program", "$(x) 'a'", "*"], {"PATH": str(tmp_path), "RANK": "3"}, print) == 0
+    assert out.read_text().splitlines() == ["3", "", "$(x) 'a'", "*"]
+
+
+def test_told_to_end(launcher: Launcher, tmp_path: Path) -> None:
+    """SIGTERM reaches the whole group of the command, also what it started, and is remembered."""
+    script = f"sh -c 'trap \"echo $1 >{tmp_path}/below; exit 0\" TERM; touch {tmp_path}/ready; while :; do sleep 0.05; done' & "
+    script += f"until [ -e {tmp_path}/ready ]; do sleep 0.02; done; trap 'wait; exit 5' TERM; kill -TERM $PPID; wait; exit 6"
+    assert run(launcher, script) == (5, [])
+    assert launcher.told_to_end
+    assert (tmp_path / "below").exists()
+
+
+def test_a_command_that_does_not_trap(launcher: Launcher) -> None:
+    """It ends by the signal that was handed on."""
+    assert run(launcher, "kill -INT $PPID; sleep 60") == (128 + signal.SIGINT, [])
+    assert launcher.told_to_end
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_other_signals(launcher: Launcher, number: signal.Signals) -> None:
+    """Handed on too - programs write checkpoints at them - and nobody was told to end."""
+    name = number.name.removeprefix("SIG")
+    assert run(launcher, f"trap 'exit 7' {name}; kill -{name} $PPID; while :; do sleep 0.02; done") == (7, [])
+    assert not launcher.told_to_end
+
+
+def test_told_before_the_launch(launcher: Launcher, tmp_path: Path) -> None:
+    """A command that is no longer wanted is not started: the code of SIGTERM."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert run(launcher, f"touch {tmp_path}/started") == (143, [])
+    assert not (tmp_path / "started").exists()
+
+
+def test_signal_after_the_end(launcher: Launcher) -> None:
+    """A signal that comes when the command has ended harms nobody: its number may be another's by now."""
+    assert run(launcher, "exit 0") == (0, [])
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert launcher.told_to_end
