@@ -1,17 +1,19 @@
 """The site's own file, `/etc/slurm/slurm_plugin.yaml`: typed, with a default for everything, compiled to JSON."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import yaml
 from msgspec import Meta
 
-from prechecks import CHECKS
+import prechecks
+from slurm_plugin import validate, yamltext
 from slurm_plugin.compiled import VERSION
 from slurm_plugin.errors import UsageError
 from slurm_plugin.token import MAX_RETRIES
+from slurm_plugin.validate import Problem
 
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
 DEFAULT_ROOT = "/etc/slurm/slurm_plugin"
@@ -19,7 +21,15 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KB|MB|GB|TB)", re.ASCII)
 _SECONDS = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m)", re.ASCII)
 _UNITS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
 
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, description="a whole number from 0")]
+Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES, description=f"a whole number from 0 to {MAX_RETRIES}")]
+Size = Annotated[str, Meta(pattern=rf"^{_SIZE.pattern}\Z", description="a size such as 512MB, 32GB or 1.5TB")]
+Seconds = Annotated[str, Meta(pattern=rf"^{_SECONDS.pattern}\Z", description="a time such as 10s or 2m")]
+Device = Annotated[str, Meta(pattern=r"^/[^%]*%d[^%]*\Z", description="a path with %d for the GPU's number")]
+# Root's hooks hold these without quotes.
+PlainPath = Annotated[
+    str, Meta(pattern=r"^/[A-Za-z0-9._/+-]*\Z", description="an absolute path of letters, digits and ._/+-")
+]
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,9 +39,9 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DiskSize(Record, frozen=True):
     """Available space must be more than this, in binary units; null: not checked. Seed values of row A3."""
 
-    root: str | None = "32GB"
-    shm: str | None = "1GB"
-    cache: str | None = "32GB"
+    root: Size | None = "32GB"
+    shm: Size | None = "1GB"
+    cache: Size | None = "32GB"
 
 
 class Ulimit(Record, frozen=True):
@@ -46,7 +56,7 @@ class Ulimit(Record, frozen=True):
 class GpuCheck(Record, frozen=True):
     """The device file of GPU number %d, and how many a whole node has (null: only the job's own are looked at)."""
 
-    device: str = "/dev/nvidia%d"
+    device: Device = "/dev/nvidia%d"
     count: Count | None = None
 
 
@@ -59,7 +69,7 @@ class Dns(Record, frozen=True):
 class Prechecks(Record, frozen=True, rename="kebab"):
     """Thresholds of the checks, the deadline for all of them together, and those that every job gets."""
 
-    deadline: str = "10s"
+    deadline: Seconds = "10s"
     mandatory: tuple[str, ...] = ()
     disk_size: DiskSize = DiskSize()
     ulimit: Ulimit = Ulimit()
@@ -71,27 +81,38 @@ class SiteConfig(Record, frozen=True):
     """The whole site file."""
 
     infiniband_partitions: tuple[str, ...] = ()
-    max_retries: Annotated[int, Meta(ge=0, le=MAX_RETRIES)] = MAX_RETRIES
+    max_retries: Retries = MAX_RETRIES
     prechecks: Prechecks = Prechecks()
-    python: str = "/usr/bin/python3"
-    slurm_bin: str = "/usr/bin"
-    command: str = f"{DEFAULT_ROOT}/bin/slurm-plugin"
-    run_directory: str = "/run/slurm_plugin"
-    spool_directory: str = "/var/spool/slurm_plugin"
+    python: PlainPath = "/usr/bin/python3"
+    slurm_bin: PlainPath = "/usr/bin"
+    command: PlainPath = f"{DEFAULT_ROOT}/bin/slurm-plugin"
+    run_directory: PlainPath = "/run/slurm_plugin"
+    spool_directory: PlainPath = "/var/spool/slurm_plugin"
 
 
 def load(path: Path | None = None) -> SiteConfig:
-    """Read the site file; without one, every default holds. Raises UsageError naming the path inside the file."""
+    """Read the site file; without one, every default holds. Raises UsageError with everything that is wrong in it."""
     if path is None and not DEFAULT_PATH.exists():
         return SiteConfig()
     source = path or DEFAULT_PATH
     try:
-        fields = yaml.safe_load(source.read_text(encoding="utf-8")) or {}
-        config = msgspec.convert(fields, SiteConfig)
-        compiled(config)
-    except (OSError, yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"{source}: {error}\n  correct the file, then run the command again") from error
-    return config
+        data = source.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{source}: {error.strerror}\n  give the site file with: --config") from error
+    document = yamltext.read(data, str(source)) if data.strip() else yamltext.Document({})
+    config, problems = validate.record(document, SiteConfig)
+    found = (*problems, *(_problems(config) if config else ()))
+    validate.fail(found, document, str(source), so="nothing was done", again="slurm-plugin site render DIR")
+    return config or SiteConfig()
+
+
+def _problems(config: SiteConfig) -> Iterator[Problem]:
+    """What is wrong beyond the type of each field."""
+    items = [check.item for check in prechecks.CHECKS]
+    for item in config.prechecks.mandatory:
+        if item not in items:
+            close = validate.nearest(item, items)
+            yield Problem(("prechecks", "mandatory"), f"found {item!r}; accepted: {', '.join(items)}{close}")
 
 
 def compiled(config: SiteConfig) -> dict[str, Any]:
@@ -107,7 +128,7 @@ def compiled(config: SiteConfig) -> dict[str, Any]:
         "spool_directory": config.spool_directory,
         "prechecks": {
             "deadline_s": seconds(checks.deadline),
-            "mandatory": [_known(item) for item in checks.mandatory],
+            "mandatory": list(checks.mandatory),
             "disk-size": {name: None if size is None else size_bytes(size) for name, size in disks.items()},
             "ulimit": msgspec.to_builtins(checks.ulimit),
             "gpu-check": msgspec.to_builtins(checks.gpu_check),
@@ -116,25 +137,17 @@ def compiled(config: SiteConfig) -> dict[str, Any]:
     }
 
 
-def _known(item: str) -> str:
-    """The id of a check, as it is."""
-    items = [check.item for check in CHECKS]
-    if item not in items:
-        raise ValueError(f"{item!r} is no check; the checks are {', '.join(items)}")
-    return item
-
-
 def size_bytes(text: str) -> int:
-    """Bytes of `32GB`, `512MB`, ...; binary units, as `df -h` counts."""
+    """Bytes of `32GB`, `512MB`, ...; binary units, as `df -h` counts. Raises ValueError for any other text."""
     found = _SIZE.fullmatch(text)
     if not found:
-        raise ValueError(f"{text!r} is no size; write it as 512MB, 32GB or 1.5TB")
+        raise ValueError(f"{text!r} is no size")
     return int(float(found[1]) * 1024 ** _UNITS[found[2]])
 
 
 def seconds(text: str) -> float:
-    """Seconds of `10s` or `2m`."""
+    """Seconds of `10s` or `2m`. Raises ValueError for any other text."""
     found = _SECONDS.fullmatch(text)
     if not found:
-        raise ValueError(f"{text!r} is no time; write it as 10s or 2m")
+        raise ValueError(f"{text!r} is no time")
     return float(found[1]) * (60 if found[2] == "m" else 1)

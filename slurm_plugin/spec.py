@@ -104,10 +104,11 @@ def load(data: bytes, source: str) -> Spec:
     """Read a spec; `source` names it in messages. Raises UsageError with all of its problems."""
     document = yamltext.read(data, source)
     spec, problems = validate.record(document, Spec)
-    validate.fail(problems, document, source)
+    then = {"so": "nothing was submitted", "again": f"slurm-plugin render {source}"}
+    validate.fail(problems, document, source, **then)
     if spec is None:  # fail() has raised
         raise UsageError(f"{source}: not a job spec")
-    validate.fail(_problems(spec, document.fields), document, source)
+    validate.fail(_problems(spec, document.fields), document, source, **then)
     retries = spec.metadata.annotations.retries
     return spec if retries is None else msgspec.structs.replace(spec, retries=retries)
 

@@ -31,15 +31,17 @@ def record(document: Document, kind: type[Record]) -> tuple[Record | None, tuple
     return _record(document.fields, kind, ())
 
 
-def fail(problems: Iterable[Problem], document: Document, source: str) -> None:
-    """Raise UsageError with all the problems, in the order of the lines; return where there are none."""
+def fail(problems: Iterable[Problem], document: Document, source: str, *, so: str, again: str) -> None:
+    """Raise UsageError with all the problems, in the order of the lines; return where there are none.
+
+    `so`: what has not been done because of them; `again`: the command to try when they are corrected.
+    """
     ordered = sorted(problems, key=lambda problem: _line(problem.path, document))
     if not ordered:
         return
     texts = [f"  line {_line(each.path, document)}: {_shown(each.path)}: {each.text}" for each in ordered]
     count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
-    again = f"  correct the file, then look at the script with: slurm-plugin render {source}"
-    raise UsageError("\n".join((f"{source}: {count}, nothing was submitted", *texts, again)))
+    raise UsageError("\n".join((f"{source}: {count}, {so}", *texts, f"  correct the file, then run: {again}")))
 
 
 def nearest(word: str, accepted: Iterable[str]) -> str:
@@ -81,6 +83,8 @@ def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]
     """One field's value, and what is wrong with it."""
     if isinstance(kind, type) and issubclass(kind, Struct) and isinstance(value, dict):
         return _record(value, kind, path)
+    if value == "null" and type(None) in get_args(kind):
+        return None, ()
     if get_origin(kind) is Mapping and isinstance(value, dict):
         of = get_args(kind)[1]
         parts = {key: _value(part, of, (*path, key)) for key, part in value.items()}

@@ -37,7 +37,7 @@ class _Loader(yaml.BaseLoader):
 def read(data: bytes, source: str) -> Document:
     """The document in `data`; `source` names it in messages. Raises UsageError."""
     if len(data) > MAX_BYTES:
-        raise UsageError(f"{source}: more than {MAX_BYTES} bytes; a job spec has a few hundred")
+        raise UsageError(f"{source}: more than {MAX_BYTES} bytes; a file written by hand has a few hundred")
     try:
         root = yaml.compose(data.decode("utf-8"), Loader=_Loader)
         lines: dict[Path, int] = {}
@@ -45,7 +45,7 @@ def read(data: bytes, source: str) -> Document:
     except UnicodeDecodeError as error:
         raise UsageError(f"{source}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
     except RecursionError:
-        raise UsageError(f"{source}: nested too deeply; a job spec has three levels") from None
+        raise UsageError(f"{source}: nested too deeply; three levels are enough") from None
     except yaml.MarkedYAMLError as error:
         where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         what = ", ".join(part for part in (error.problem, error.context) if part)
@@ -56,7 +56,7 @@ def read(data: bytes, source: str) -> Document:
         raise UsageError(f"{source}: {error}\n  YAML of printable UTF-8 text is accepted") from error
     if not isinstance(fields, dict):
         raise UsageError(
-            f"{source}: found {found(fields)}; `key: value` lines are accepted\n  see: examples/ and docs/spec.md"
+            f"{source}: found {found(fields)}; `key: value` lines are accepted\n  see: docs/spec.md, docs/install.md"
         )
     return Document(fields, lines)
 

@@ -18,8 +18,10 @@ from slurm_plugin.after_run import Cancel, Count, Drop, Ended, Start, Step, Wait
 from slurm_plugin.hooks import spool
 from slurm_plugin.slurm import Job, Node, Slurm, SlurmError, connect
 
-# How often Slurm is asked: quickly for a few jobs, once a second however many there are.
+# How often Slurm is asked: quickly for a few jobs, once a second however many there are, and seldom where nothing has
+# happened for a while (a job stays COMPLETING for as long as a node of its does not answer).
 FEW, FEW_EVERY_S, MANY_EVERY_S = 8, 0.25, 1.0
+QUIET_AFTER_S, QUIET_EVERY_S = 15.0, 5.0
 
 
 def wake(directory: Path, slurm_bin: str) -> None:
@@ -73,6 +75,8 @@ def serve(
 
 def _empty(directory: Path, door: Slurm, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
     pending: dict[int, float] = {}  # job -> when it was first seen pending
+    before: tuple[list[Ended], int] = ([], 0)  # what waited, and how many of it were pending
+    changed = clock()
     while waiting := list(spool.entries(directory)):
         with _tried_again():
             jobs = door.jobs([ended.job_id for ended in waiting])
@@ -83,7 +87,16 @@ def _empty(directory: Path, door: Slurm, clock: Callable[[], float], sleep: Call
                 with _tried_again():  # each by itself: a job that Slurm refuses to change holds up no other
                     if _served(ended, jobs.get(ended.job_id), nodes, door, pending=pending, now=clock()):
                         spool.remove(directory, ended)
-        sleep(FEW_EVERY_S if len(waiting) <= FEW else MANY_EVERY_S)
+        if (waiting, len(pending)) != before:
+            before, changed = (waiting, len(pending)), clock()
+        sleep(_pause(len(waiting), clock() - changed))
+
+
+def _pause(waiting: int, quiet_s: float) -> float:
+    """Seconds until the next look."""
+    if quiet_s > QUIET_AFTER_S:
+        return QUIET_EVERY_S
+    return FEW_EVERY_S if waiting <= FEW else MANY_EVERY_S
 
 
 @contextmanager
@@ -117,7 +130,7 @@ def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
             syslog.syslog(f"job {ended.job_id}: {why}")
         case Count(fresh, excluded) if job:
             changes = {"AdminComment": grant.written(job.admin_comment, fresh)}
-            if excluded:
+            if excluded and job.state == "PENDING":  # Slurm changes the list of a pending job only
                 changes["ExcNodeList"] = nodelist.fold(excluded)
             door.update_job(job.id, **changes)
             syslog.syslog(f"job {job.id}: restart {fresh.requeues} of {fresh.granted}: {fresh.last}")

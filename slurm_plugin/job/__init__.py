@@ -22,6 +22,9 @@ def main(args: list[str]) -> int:
     except SlurmPluginError as error:
         print(f"[slurm_plugin] error,exiting: {error}", flush=True)
         return error.exit_code
+    except OSError as error:  # the job's own directory: full, read-only, gone
+        print(f"[slurm_plugin] error,exiting: {error}", flush=True)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:

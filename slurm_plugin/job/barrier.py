@@ -6,6 +6,7 @@ barrier); `answer` is the step's task. The request goes to all tasks through sru
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,9 +21,11 @@ from slurm_plugin.hooks import node_directory
 from slurm_plugin.slurm import steps
 
 TASK_FILE = "task.sh"
+SPARE = "/tmp/slurm_plugin."  # noqa: S108 - the user's own, where root's Prolog made no place; see templates/site/task_prolog
 # srun mixes the lines of different nodes whole only up to MAX_MSG_LEN, 1024 bytes (slurmd/slurmstepd/io.c).
 CHUNK = 600
 LINE = "slurm_plugin-answer"
+_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 _RANK = {SKIPPED: 0, OK: 1, TIMEOUT: 2, ERROR: 2, FAILED: 3}
 _UNKNOWN = (TIMEOUT, ERROR)
 
@@ -80,7 +83,7 @@ def joined(lines: Iterable[str]) -> dict[str, str]:
     wanted: dict[str, int] = {}
     for line in lines:
         words = line.split(" ", 4)
-        if len(words) == 5 and words[0] == LINE and words[2].isdecimal() and words[3].isdecimal():
+        if len(words) == 5 and words[0] == LINE and _NUMBER.fullmatch(words[2]) and _NUMBER.fullmatch(words[3]):
             parts.setdefault(words[1], {})[int(words[2])] = words[4]
             wanted[words[1]] = int(words[3])
     return {
@@ -143,9 +146,12 @@ def _published(request: Request) -> prechecks.Report | None:
 
 
 def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, ...]:
-    """Put the TaskProlog's file into the user's part of the run's directory; a verdict only where that fails."""
+    """Put the TaskProlog's file where only this user writes on this node; a verdict only where that fails."""
     folder = f"{request.run_directory}/jobs/{request.directory}/user"
     try:
+        if not os.path.isdir(folder):  # noqa: PTH112 - our Prolog is switched off, or failed itself
+            folder = f"{SPARE}{request.directory}"  # the path that TaskProlog tries next
+            os.mkdir(folder, 0o700)  # noqa: PTH102 - never one that stands there: anybody may have made it
         fresh = f"{folder}/.{TASK_FILE}.{os.getpid()}"
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:  # noqa: PTH123
             file.write(script)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -23,6 +24,7 @@ class Launcher:
     def __init__(self) -> None:
         self.told_to_end = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []  # signals that came while the command was being started
 
     def __enter__(self) -> "Launcher":
         for number in _HAND_ON:
@@ -35,11 +37,15 @@ class Launcher:
 
     def _hand_on(self, number: int, _frame: FrameType | None) -> None:
         self.told_to_end = self.told_to_end or number in _END
-        if self._process and self._process.poll() is None:
-            os.killpg(self._process.pid, number)
+        if self._process is None:
+            self._early.append(number)
+        elif self._process.poll() is None:
+            with suppress(ProcessLookupError):  # inside wait(), poll() cannot tell that it has ended just now
+                os.killpg(self._process.pid, number)
 
     def run(self, argv: Sequence[str], environ: Mapping[str, str], say: Callable[[str], None]) -> int:
         """The command's exit code as a shell gives it: 128 + n after signal n, 127 where it is not found."""
+        self._process, self._early = None, []
         if self.told_to_end:
             return 128 + signal.SIGTERM
         watched = Path(argv[0]).name == "srun"
@@ -53,6 +59,8 @@ class Launcher:
         except OSError as error:
             say(f"{argv[0]}: {error.strerror}")
             return NOT_EXECUTABLE
+        for number in self._early:
+            self._hand_on(number, None)
         watch = Watch(self._process.stderr) if self._process.stderr else None
         code = self._process.wait()
         code = 128 - code if code < 0 else code

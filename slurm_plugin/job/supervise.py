@@ -26,13 +26,26 @@ from slurm_plugin.modes import MODES
 from slurm_plugin.slurm import Slurm, SlurmError, connect
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# What is left of the settings where they cannot be read: enough to launch.
+UNCHECKED: Mapping[str, Any] = {
+    "run_directory": "/run/slurm_plugin",
+    "infiniband_partitions": (),
+    "prechecks": {"deadline_s": 10.0},
+}
 ENDED_BY_SLURM = 143  # 128 + SIGTERM
 KILL_WAIT_S = 120.0  # how long we wait for Slurm to end us after a requeue; KillWait is 30 s unless a site says else
 
 
 def main(options: argparse.Namespace) -> int:
     """Supervise this run and return the job's exit code."""
-    site = _site()
+    try:
+        site = _site()
+    except (OSError, ValueError) as error:  # as in a hook: a failure of ours costs no job
+        say(f"the site's settings cannot be read: {error}; the program runs unchecked, and no fault restarts it")
+        options.retries, site = 0, UNCHECKED
+    if _deployed() and (compiled.site_root() / compiled.KILL_SWITCH).exists():
+        say("slurm_plugin is switched off on this site: the program runs unchecked, and no fault restarts it")
+        options.retries = 0  # a requeue without our hooks would wait 121 s and never be counted
     supervisor = Supervisor(options, from_environment(os.environ, options.slots), site, connect(), os.environ)
     with Launcher() as launcher:
         action = supervisor.attempt(launcher)
@@ -41,12 +54,16 @@ def main(options: argparse.Namespace) -> int:
 
 def _site() -> Mapping[str, Any]:
     """The deployed settings; where this code was not deployed but installed, the defaults."""
-    root = compiled.site_root()
-    if (root / compiled.FILE).exists():
-        return compiled.read(root)
+    if _deployed():
+        return compiled.read(compiled.site_root())
     from slurm_plugin import siteconfig  # noqa: PLC0415 - needs packages that a deployed copy does without
 
     return siteconfig.compiled(siteconfig.load())
+
+
+def _deployed() -> bool:
+    """Whether this code runs from a site directory, whatever state that is in."""
+    return (compiled.site_root() / "lib" / "__main__.py").exists()
 
 
 class Supervisor:
@@ -178,20 +195,21 @@ class Supervisor:
 
     def _record(self, attempt: Attempt, action: Action, started: float) -> None:
         bad = {name: health.what for name, health in attempt.nodes.items() if health.condition != "ok"}
-        files.record(
-            self.files,
-            {
-                "n": self.job.restart,
-                "nodes": nodelist.fold(self.job.nodes),
-                "start": _utc(started),
-                "end": _utc(time.time()),
-                "phase": attempt.phase,
-                "code": attempt.code,
-                "cause": action.reason,
-                "verdicts": bad,
-                "action": action.kind,
-            },
-        )
+        fields = {
+            "n": self.job.restart,
+            "nodes": nodelist.fold(self.job.nodes),
+            "start": _utc(started),
+            "end": _utc(time.time()),
+            "phase": attempt.phase,
+            "code": attempt.code,
+            "cause": action.reason,
+            "verdicts": bad,
+            "action": action.kind,
+        }
+        try:
+            files.record(self.files, fields)
+        except OSError as error:  # a full disk must not change what happens to the job
+            say(f"could not record this attempt: {error}")
 
     def act(self, action: Action) -> int:
         """Say how the attempt ended and do what follows; the exit code of the job where it ends here."""
@@ -229,9 +247,8 @@ def lines_of_reason(given: grant.Grant) -> list[str]:
 
 def _ourselves() -> list[str]:
     """The command line that runs this very code on another node: the deployed copy, or the installed one."""
-    root = compiled.site_root()
-    if (root / compiled.FILE).exists():
-        return [str(root / "bin" / "slurm-plugin")]
+    if _deployed():
+        return [str(compiled.site_root() / "bin" / "slurm-plugin")]
     return [sys.executable, "-m", "slurm_plugin"]
 
 

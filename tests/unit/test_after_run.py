@@ -5,10 +5,23 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_plugin.after_run import SETTLE_S, Cancel, Count, Drop, Ended, Start, Step, Wait, faults, is_uncounted, step
+
+from slurm_plugin.after_run import (
+    SETTLE_AFTER_DEATH_S,
+    SETTLE_S,
+    Cancel,
+    Count,
+    Drop,
+    Ended,
+    Start,
+    Step,
+    Wait,
+    faults,
+    is_uncounted,
+    step,
+)
 from slurm_plugin.grant import Grant, written
 from slurm_plugin.slurm import ENDED, Job, Node
-
 from tests import fakes
 
 ENDED_RUN = Ended(7, 1, ("n1", "n2"))
@@ -23,6 +36,7 @@ def given_job(state: str = "PENDING", *, grant: Grant | None = Grant(3), **field
 
 
 COUNTED = Grant(3, 1, ("n2",), "", "n2: gpu-check: 3 of 4 GPUs", 0)
+AFTER_DEATH = Grant(3, 1, ("n1",), "", "n1: the node went down", 0)
 USED_UP = Grant(1, 1, ("n9",), "", "n9: gpu-check", -1)
 NOT_OURS = Drop("this requeue is not ours")
 
@@ -55,6 +69,18 @@ TABLE: dict[str, tuple[Job | None, dict[str, Node], float, Step]] = {
     "not counted": (given_job(), NODES, 0, Count(COUNTED, ("n8", "n2"))),
     "counted, just now": (given_job(grant=COUNTED), NODES, SETTLE_S - 0.01, Wait()),
     "counted, long enough ago": (given_job(grant=COUNTED), NODES, SETTLE_S, Start()),
+    "counted after a node's death, just now": (
+        given_job(grant=AFTER_DEATH),
+        NODES,
+        SETTLE_AFTER_DEATH_S - 0.01,
+        Wait(),
+    ),
+    "counted after a node's death, long enough ago": (
+        given_job(grant=AFTER_DEATH),
+        NODES,
+        SETTLE_AFTER_DEATH_S,
+        Start(),
+    ),
     "counted, its node repaired meanwhile": (given_job(grant=COUNTED), FINE, SETTLE_S, Start()),
 }
 
@@ -123,7 +149,7 @@ def test_faults(nodes: dict[str, Node], comment: str, expected: dict[str, str] |
         (given_job("RUNNING", restarts=0), False),
     ],
 )
-def test_is_uncounted(job: Job | None, expected: bool) -> None:  # noqa: FBT001 - a table's column
+def test_is_uncounted(job: Job | None, expected: bool) -> None:
     """Nodes are asked for only where a restart is still to be counted."""
     assert is_uncounted(job) is expected
 

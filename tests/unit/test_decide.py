@@ -5,6 +5,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from slurm_plugin.decide import BAD, Action, Attempt, Health, decide
 
 FINE = Health("ok")
@@ -66,9 +67,7 @@ TABLE = {
     "failed on a bad node, no restart left": (
         Attempt("program", 5, NODES),
         0,
-        Action(
-            "fail", 5, "the program failed with exit code 5, and n2 gpu-check: 3 of 4 GPUs; no restart is left"
-        ),
+        Action("fail", 5, "the program failed with exit code 5, and n2 gpu-check: 3 of 4 GPUs; no restart is left"),
     ),
     "failed, all fine": (
         Attempt("program", 7, ALL_FINE),
@@ -98,7 +97,7 @@ def test_table(attempt: Attempt, left: int, action: Action) -> None:
     ("condition", "leaves_out"),
     [("ok", False), ("unknown", False), ("node_problem", True), ("job_problem", True), ("unreachable", True)],
 )
-def test_condition(condition: str, leaves_out: bool) -> None:  # noqa: FBT001 - a table's column
+def test_condition(condition: str, leaves_out: bool) -> None:
     """What was found bad, or did not answer, keeps the job away from a node; what could not be measured does not."""
     action = decide(Attempt("program", 1, {"n1": FINE, "n2": Health(condition, "x")}), 1)  # type: ignore[arg-type]
     assert action.leave_out == (("n2",) if leaves_out else ())
@@ -122,7 +121,7 @@ def test_several_bad_nodes() -> None:
     st.booleans(),
     st.integers(-1, 3),
 )
-def test_always(phase: str, code: int, nodes: dict[str, Health], told: bool, left: int) -> None:  # noqa: FBT001
+def test_always(phase: str, code: int, nodes: dict[str, Health], told: bool, left: int) -> None:
     """A requeue needs a bad node, a restart that is left, and nobody who ended the job; the exit code is kept."""
     action = decide(Attempt(phase, code, nodes, told), left)  # type: ignore[arg-type]
     bad = {name for name, health in nodes.items() if health.condition in BAD}

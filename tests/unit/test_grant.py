@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from slurm_plugin.grant import MAX_NAMED, Grant, parse, written
 
 READ_BYTES = 4096  # of an admin_comment the door reads so many (slurm_plugin/slurm/commands.py)

@@ -2,19 +2,20 @@
 
 import subprocess
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from slurm_plugin import grant, token
 from slurm_plugin.grant import Grant
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import SiteConfig
-
 from tests.comments import ACCEPTED, REFUSED
 
-LUA = "/usr/bin/lua5.1"  # the version that slurmctld embeds; where it is missing these tests fail: apt-get install lua5.1
+LUA = (
+    "/usr/bin/lua5.1"  # the version that slurmctld embeds; where it is missing these tests fail: apt-get install lua5.1
+)
 SITE_LIMIT = 10
 FORGED = 'sp1:{"granted":128}'
 
@@ -95,7 +96,21 @@ def test_both_languages_agree(lua: Lua, admin_comment: str | None) -> None:
 
 
 PARTS = st.sampled_from(
-    ["retries=3", "retries=", "retries=129", "ib=no", "ib=x", "run=0", "x=1,,2", "x=a", "x=1234567", "new", "new=1", "=", ""]
+    [
+        "retries=3",
+        "retries=",
+        "retries=129",
+        "ib=no",
+        "ib=x",
+        "run=0",
+        "x=1,,2",
+        "x=a",
+        "x=1234567",
+        "new",
+        "new=1",
+        "=",
+        "",
+    ]
 )
 NEAR_TOKENS = st.lists(PARTS, max_size=4).map(lambda parts: f"[sp1;{';'.join(parts)}]")
 COMMENTS = st.lists(NEAR_TOKENS | st.text(max_size=10), max_size=3).map("".join)
@@ -116,7 +131,9 @@ def test_forged_grant(lua: Lua, comment: str | None) -> None:
     assert submitted(lua, jobs) == ["", "", "project sp1", "nil"]
 
 
-@pytest.mark.parametrize("job", ["nil", "7", "{comment = {}}", "setmetatable({}, {__index = function() error('x') end})"])
+@pytest.mark.parametrize(
+    "job", ["nil", "7", "{comment = {}}", "setmetatable({}, {__index = function() error('x') end})"]
+)
 def test_our_own_failure(lua: Lua, job: str) -> None:
     """Whatever breaks in here is logged in one line, and the job goes through."""
     logged, code = lua(f"print(slurm_job_submit({job}, {{}}, 1000))")

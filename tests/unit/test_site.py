@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.site import render_site, trusted_interpreter
 from slurm_plugin.siteconfig import Prechecks, SiteConfig, compiled

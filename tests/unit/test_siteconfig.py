@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from slurm_plugin import siteconfig
 from slurm_plugin.errors import UsageError
 from slurm_plugin.siteconfig import SiteConfig, compiled, load, seconds, size_bytes
@@ -92,25 +93,36 @@ def test_all_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("max_retires: 3", "unknown field `max_retires`"),
-        ("max_retries: 129", "`int` <= 128 - at `$.max_retries`"),
-        ("max_retries: -1", "`int` >= 0 - at `$.max_retries`"),
-        ("infiniband_partitions: ib", "Expected `array`, got `str` - at `$.infiniband_partitions`"),
-        ("prechecks: {disk_size: {root: 1GB}}", "unknown field `disk_size` - at `$.prechecks`"),
-        ("prechecks: {ulimit: {open_files: many}}", "Expected `int`, got `str` - at `$.prechecks.ulimit.open_files`"),
-        ("prechecks: {disk-size: {shm: 1 gigabyte}}", "'1 gigabyte' is no size; write it as 512MB, 32GB or 1.5TB"),
-        ("prechecks: {deadline: 10}", "Expected `str`, got `int` - at `$.prechecks.deadline`"),
-        ("prechecks: {deadline: 10h}", "'10h' is no time; write it as 10s or 2m"),
-        ("prechecks: [", "while parsing"),
-        ("- 1", "Expected `object`, got `array`"),
+        ("max_retires: 3", "max_retires: unknown key; accepted: infiniband_partitions, max_retries, "),
+        ("max_retries: 129", "max_retries: found '129'; accepted: a whole number from 0 to 128"),
+        ("max_retries: -1", "max_retries: found '-1'; accepted: a whole number from 0 to 128"),
+        ("infiniband_partitions: ib", "infiniband_partitions: found 'ib'; accepted: "),
+        ("prechecks: {disk_size: {root: 1GB}}", "prechecks.disk_size: unknown key; accepted: "),
+        ("prechecks: {ulimit: {open_files: many}}", "prechecks.ulimit.open_files: found 'many'; accepted: a whole"),
+        ("prechecks: {disk-size: {shm: 1 gigabyte}}", "prechecks.disk-size.shm: found '1 gigabyte'; accepted: a size"),
+        ("prechecks: {deadline: 10}", "prechecks.deadline: found '10'; accepted: a time such as 10s or 2m"),
+        ("prechecks: {deadline: 10h}", "prechecks.deadline: found '10h'; accepted: a time such as 10s or 2m"),
+        ("prechecks: {gpu-check: {device: /dev/x}}", "prechecks.gpu-check.device: found '/dev/x'; accepted: a path"),
+        ("prechecks: {mandatory: [disk-size shm]}", "prechecks.mandatory: found 'disk-size shm'; accepted: dns, "),
+        ("run_directory: /a b", "run_directory: found '/a b'; accepted: an absolute path of letters, digits"),
     ],
 )
 def test_refused(tmp_path: Path, text: str, words: str) -> None:
-    """The error names the file, the place in it and what is accepted."""
+    """The error names the file, the line, the place in it, what is accepted, and the next command."""
+    with pytest.raises(UsageError) as caught:
+        site(tmp_path, f"# a comment\n{text}\n")
+    first, second, last = str(caught.value).splitlines()
+    assert first == f"{tmp_path}/site.yaml: 1 problem, nothing was done"
+    assert second.startswith(f"  line 2: {words}")
+    assert last == "  correct the file, then run: slurm-plugin site render DIR"
+
+
+@pytest.mark.parametrize("text", ["prechecks: [", "- 1", "a: 1\na: 2", "x: &a 1\ny: *a", "text", "\0"])
+def test_no_site_file(tmp_path: Path, text: str) -> None:
+    """What is no mapping, or no YAML at all, is refused with the file's name."""
     with pytest.raises(UsageError) as caught:
         site(tmp_path, text)
     assert str(caught.value).startswith(f"{tmp_path}/site.yaml: ")
-    assert words in str(caught.value)
 
 
 def test_unknown_mandatory_check(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def problems(text: str) -> list[str]:
     """The problems found in a small spec with `text` added to it."""
     first, *found, last = refusal(SMALL + text).splitlines()
     assert first == f"job.yaml: {len(found)} problem{'s' * (len(found) > 1)}, nothing was submitted"
-    assert last == "  correct the file, then look at the script with: slurm-plugin render job.yaml"
+    assert last == "  correct the file, then run: slurm-plugin render job.yaml"
     return [line.strip() for line in found]
 
 
@@ -97,7 +97,7 @@ metadata: 3
         "  line 7: env.X: found a list; accepted: a text\n"
         "  line 8: metadata: found '3'; accepted: {annotations: {fault-tolerance/job-retry-num: a whole number from 0"
         " to 128, fault-tolerance/job-unconditional-retry: true, false}}\n"
-        "  correct the file, then look at the script with: slurm-plugin render job.yaml"
+        "  correct the file, then run: slurm-plugin render job.yaml"
     )
 
 

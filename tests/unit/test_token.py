@@ -5,8 +5,8 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_plugin.token import MAX_BYTES, MAX_COMMENT_BYTES, MAX_RETRIES, Mark, Token, find, marked
 
+from slurm_plugin.token import MAX_BYTES, MAX_COMMENT_BYTES, MAX_RETRIES, Mark, Token, find, marked
 from tests.comments import ACCEPTED, REFUSED
 
 TOKENS = st.builds(
@@ -44,7 +44,7 @@ def test_mark_needs_its_run() -> None:
 
 
 @pytest.mark.parametrize(("size", "is_one"), [(MAX_BYTES, True), (MAX_BYTES + 1, False)])
-def test_longest(size: int, is_one: bool) -> None:  # noqa: FBT001 - a table's column
+def test_longest(size: int, is_one: bool) -> None:
     """A token of 200 bytes is one, of 201 is none."""
     comment = "[sp1;retries=1;later=]"
     comment = comment.replace("later=", "later=" + "a" * (size - len(comment)))

@@ -1,9 +1,9 @@
 """Taking a node out: never over somebody else's words, never on what could not be read."""
 
 import pytest
+
 from slurm_plugin.hooks.draining import drain, may_drain
 from slurm_plugin.slurm import Node
-
 from tests.fakes import FakeSlurm, node
 
 REASON = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
@@ -23,7 +23,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("found", "expected"), TABLE.values(), ids=TABLE.keys())
-def test_may_drain(found: Node | None, expected: bool) -> None:  # noqa: FBT001 - a table's column
+def test_may_drain(found: Node | None, expected: bool) -> None:
     """We write over nothing or over our own."""
     assert may_drain(found) is expected
 

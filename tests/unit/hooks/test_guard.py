@@ -1,18 +1,20 @@
 """The sh round the hooks, run as slurmd runs it: root, a bare environment, strings that users chose."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import Prechecks, SiteConfig
 
 TOKEN = "my run [sp1;retries=3]"
 GUARDS = ("prolog", "epilog", "epilog_slurmctld")
 USER = 20001
-STARTED = "echo \"$*\" >> {0}/started; "  # what every fake interpreter does first
+STARTED = 'echo "$*" >> {0}/started; '  # what every fake interpreter does first
 
 
 class Site:
@@ -198,16 +200,17 @@ def task(tmp_path: Path) -> Task:
 
 
 EXPORTS = "printf 'export %s=%s\\n' RANK \"$SLURM_NODEID\"\n"
+PRINTED = "export RANK=3\nunset SLURM_PLUGIN_LAUNCH\n"
 SILENT = (0, "", "")
 
 
 def test_task_prolog(task: Task) -> None:
-    """The lines of the sourced file reach Slurm; with an empty PATH, so by builtins alone."""
+    """The lines of the sourced file reach Slurm, by builtins alone (PATH is empty); a step below is not ours again."""
     task.file(EXPORTS)
-    assert task(SLURM_NODEID="3") == (0, "export RANK=3\n", "")
+    assert task(SLURM_NODEID="3") == (0, PRINTED, "")
 
 
-@pytest.mark.parametrize(("file", "output"), [(EXPORTS, "export RANK=3\n"), ("echo $(:)\n", "")])
+@pytest.mark.parametrize(("file", "output"), [(EXPORTS, PRINTED), ("echo $(:)\n", "")])
 def test_task_prolog_starts_nothing(task: Task, file: str, output: str) -> None:
     """A user who may have one process gets the exports all the same; a file that forks is what this would notice."""
     nobody_else = 1_000_000 + os.getpid()  # a user with no other process, which would count as well
@@ -221,7 +224,21 @@ def test_task_prolog_starts_nothing(task: Task, file: str, output: str) -> None:
 
 @pytest.mark.parametrize(
     "launch",
-    [None, "", "../../x", "..", ".", "/", "7.0.0/", "7.0.0/../7.0.0", "7.0.0 ", "7.0.0\n", "7.0.*", "$(touch x)", "\uff17"],
+    [
+        None,
+        "",
+        "../../x",
+        "..",
+        ".",
+        "/",
+        "7.0.0/",
+        "7.0.0/../7.0.0",
+        "7.0.0 ",
+        "7.0.0\n",
+        "7.0.*",
+        "$(touch x)",
+        "\uff17",
+    ],
 )
 def test_task_prolog_of_another_step(task: Task, launch: str | None) -> None:
     """A step that we did not launch, or a name of anything but digits and dots: not a word, not even an error."""
@@ -233,6 +250,21 @@ def test_task_prolog_of_another_step(task: Task, launch: str | None) -> None:
 def test_task_prolog_without_a_file(task: Task) -> None:
     """A node where nothing was written: silence."""
     assert task() == SILENT
+
+
+def test_task_prolog_spare_file(task: Task) -> None:
+    """Where root's Prolog made no place, `job barrier` has made one in /tmp; it counts only if it is the user's own."""
+    launch = f"{os.getpid()}.0.99"
+    spare = Path("/tmp", f"slurm_plugin.{launch}")
+    spare.mkdir(mode=0o700)
+    try:
+        (spare / "task.sh").write_text(EXPORTS)
+        spare.chmod(0o755)
+        assert task(launch, SLURM_NODEID="3") == SILENT
+        os.chown(spare / "task.sh", USER, USER)
+        assert task(launch, SLURM_NODEID="3") == (0, PRINTED, "")
+    finally:
+        shutil.rmtree(spare)
 
 
 @pytest.mark.parametrize("owner", [0, USER + 1])

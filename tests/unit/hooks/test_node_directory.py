@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from slurm_plugin.hooks import node_directory
 
 USER, GROUP = 20001, 20002

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from slurm_plugin.after_run import Ended
 from slurm_plugin.hooks import spool
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from slurm_plugin.after_run import SETTLE_S, Ended
 from slurm_plugin.grant import Grant, parse, written
 from slurm_plugin.hooks import spool, worker
 from slurm_plugin.slurm import Job
-
 from tests.fakes import FakeSlurm, job, node
 
 ENDED = Ended(7, 1, ("n1", "n2"))
@@ -92,6 +92,15 @@ def test_nodes_are_asked_for_once(tmp_path: Path) -> None:
     serve(tmp_path, door)
     assert door.questions[:3] == [("jobs", (7, 9)), ("nodes", ("n1", "n2", "n3")), ("jobs", (7, 9))]
     assert [question for question, _ in door.questions].count("nodes") == 1
+
+
+def test_running_again(tmp_path: Path) -> None:
+    """A job that runs before it was counted is counted; its list stays: Slurm changes that of a pending job only."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(state="RUNNING")], [node("n1"), BAD])
+    serve(tmp_path, door)
+    assert door.changes == [("update_job", 7, {"AdminComment": written("", COUNTED)})]
+    assert list(spool.entries(tmp_path)) == []
 
 
 def test_nothing_to_exclude(tmp_path: Path) -> None:
@@ -259,6 +268,22 @@ def test_pace(tmp_path: Path, number: int, every_s: float) -> None:
     clock = serve(tmp_path, door)
     assert set(clock.sleeps) == {every_s}
     assert ("jobs", tuple(ids)) in door.questions
+
+
+def test_quiet(tmp_path: Path) -> None:
+    """Where nothing happens for 15 s Slurm is asked every 5 s; at the first change the pace is back."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(state="COMPLETING")], [node("n1"), BAD])
+
+    def then(number: int) -> None:
+        if number == 100:
+            door.known_jobs[7] = given_job()
+
+    clock = serve(tmp_path, door, Clock(then))
+    assert set(clock.sleeps[:60]) == {worker.FEW_EVERY_S}
+    assert set(clock.sleeps[62:100]) == {worker.QUIET_EVERY_S}
+    assert set(clock.sleeps[101:]) == {worker.FEW_EVERY_S}
+    assert len(door.changes) == 2
 
 
 WAKE = """

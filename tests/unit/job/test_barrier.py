@@ -3,15 +3,17 @@
 import io
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+
 from prechecks import Report, Verdict
 from slurm_plugin.decide import Health
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job.barrier import Request, answer, ask, health, merged
-
+from slurm_plugin.job.barrier import SPARE, Answers, Request, answer, ask, conditions, health, joined, merged, split
 
 SETTINGS = {
     "deadline_s": 10.0,
@@ -55,7 +57,6 @@ def test_merged_keeps_the_others() -> None:
 
 
 HEALTH = {
-    "no answer": (None, Health("unreachable", "did not answer")),
     "nothing checked": (report(), Health("ok")),
     "all ok": (report(verdict("dns", "ok"), verdict("gpu-check", "skipped")), Health("ok")),
     "a node problem": (report(verdict("dns", "ok"), BAD_GPU), Health("node_problem", "gpu-check: 3 of 4 GPUs")),
@@ -67,14 +68,66 @@ HEALTH = {
     ),
     "no answer in time": (report(verdict("dns", "timeout")), Health("unknown")),
     "a check that broke": (report(verdict("dns", "ok"), verdict("ulimit", "error")), Health("unknown")),
-    "unknown beside failed": (report(verdict("dns", "timeout"), BAD_DNS), Health("job_problem", "dns: n9 is not known")),
+    "unknown beside failed": (
+        report(verdict("dns", "timeout"), BAD_DNS),
+        Health("job_problem", "dns: n9 is not known"),
+    ),
 }
 
 
 @pytest.mark.parametrize(("found", "expected"), HEALTH.values(), ids=HEALTH.keys())
-def test_health(found: Report | None, expected: Health) -> None:
+def test_health(found: Report, expected: Health) -> None:
     """Failed is bad, by the worst problem; what could not be measured is unknown, and no fault."""
     assert health(found) == expected
+
+
+def test_conditions() -> None:
+    """A node that is silent while others answer cannot be reached; where all are silent, nothing is known of any."""
+    some = Answers({"n1": report(BAD_GPU), "n2": None}, "")
+    assert conditions(some) == {
+        "n1": Health("node_problem", "gpu-check: 3 of 4 GPUs"),
+        "n2": Health("unreachable", "did not answer"),
+    }
+    assert conditions(Answers({"n1": None, "n2": None}, "srun: error")) == {
+        "n1": Health("unknown"),
+        "n2": Health("unknown"),
+    }
+
+
+TEXT = "".join(f" {number}" for number in range(600))  # several lines long, with blanks everywhere
+
+
+@pytest.mark.parametrize("text", ["{}", TEXT, "a" * 600, "a" * 601, " " * 1300])
+def test_an_answer_in_lines(text: str) -> None:
+    """Lines short enough for srun to keep whole, put together again in whatever order they come, with others between."""
+    lines = [*split("n1", text), *split("n2", text[::-1])]
+    assert max(map(len, lines)) < 1000
+    assert joined(["srun: hello", *lines[::-1], "", "slurm_plugin-answer", "slurm_plugin-answer n3 a 1 x"]) == {
+        "n1": text,
+        "n2": text[::-1],
+    }
+
+
+@pytest.mark.parametrize("missing", [0, 1, -1])
+def test_an_answer_that_is_not_whole(missing: int) -> None:
+    """A lost line makes the answer none, never a shorter one."""
+    lines = split("n1", TEXT)
+    del lines[missing]
+    assert joined(lines) == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurm_plugin-answer n1 1 " + "9" * 5000 + " x",
+        "slurm_plugin-answer n1 " + "9" * 5000 + " 1 x",
+        "slurm_plugin-answer n1 \u0661 \u00b2 x",
+        "slurm_plugin-answer n1 -1 1 x",
+    ],
+)
+def test_a_line_that_is_none_of_ours(line: str) -> None:
+    """Whatever a login banner prints, it is no answer and no error."""
+    assert joined([line, *split("n2", "{}")])["n2"] == "{}"
 
 
 @pytest.fixture
@@ -89,10 +142,11 @@ def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Request:
 
 
 def answered(request: Request, capsys: pytest.CaptureFixture[str]) -> Report:
-    """A node's one line, as the request's sender reads it."""
+    """A node's answer, as the request's sender reads it."""
     assert answer(io.StringIO(json.dumps(asdict(request)))) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    found = Report.from_json(line)
+    said = joined(capsys.readouterr().out.splitlines())
+    assert list(said) == ["n1"]
+    found = Report.from_json(said["n1"])
     assert (found.node, found.job, found.hook) == ("n1", 7, request.hook)
     return found
 
@@ -146,33 +200,61 @@ def test_task_file(request_: Request, capsys: pytest.CaptureFixture[str]) -> Non
         assert (folder / "task.sh").stat().st_mode & 0o777 == 0o600
 
 
-def test_task_file_without_a_prolog(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the run has no directory, the verdict says what is missing; it is no fault of the node's."""
-    request = replace(request_, check=False, task_script="x", directory="8.0.0")
+@pytest.fixture
+def spare(request_: Request) -> Iterator[tuple[Request, Path]]:
+    """A request about a run whose directory no prolog made, and the place that is then taken."""
+    directory = f"{os.getpid()}.0.98"
+    path = Path(f"{SPARE}{directory}")
+    try:
+        yield replace(request_, check=False, task_script="x\n", directory=directory), path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def test_task_file_without_a_prolog(spare: tuple[Request, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the run has no directory, the user makes one that nobody else may enter."""
+    request, path = spare
+    assert answered(request, capsys).items == ()
+    assert (path / "task.sh").read_text() == "x\n"
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_task_file_in_a_place_that_stands_there(
+    spare: tuple[Request, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory that somebody else may have made is not used; the verdict says so, and it is no fault of the node's."""
+    request, path = spare
+    path.mkdir()
     (found,) = answered(request, capsys).items
     assert (found.item, found.verdict, found.problem) == ("task-prolog", "failed", "job_problem")
-    assert found.message.endswith("No such file or directory; is the site's Prolog installed on this node?")
+    assert found.message.startswith(f"{path}: File exists; ")
+    assert not any(path.iterdir())
 
 
 def test_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Request) -> None:
     """One srun step for all nodes; its lines that are reports of the job's nodes count, and nothing else does."""
     said = [
-        report(node="n1").to_json(),
+        *split("n1", report(node="n1").to_json()),
         "srun: Job step created",
-        report(node="n9").to_json(),
+        *split("n9", report(node="n9").to_json()),
+        *split("n3", report(node="n1").to_json()),
         "{}",
         "[" * 100_000,
-        report(BAD_GPU, node="n2").to_json(),
-        report(node="n3").to_json()[:-2],
+        *split("n4", "[" * 100_000),
+        *split("n2", report(BAD_GPU, node="n2").to_json()),
     ]
     (tmp_path / "said").write_text("\n".join(said))
     srun = tmp_path / "srun"
-    srun.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/argv\ncat >{tmp_path}/stdin\ncat {tmp_path}/said\n')
+    srun.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/argv\ncat >{tmp_path}/stdin\ncat {tmp_path}/said\n'
+        f"echo srun: error: n3 >&2\n"
+    )
     srun.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    answers = ask(request_, ["/site/bin/slurm-plugin"], ["n1", "n2", "n3"])
-    assert answers == {"n1": report(node="n1"), "n2": report(BAD_GPU, node="n2"), "n3": None}
+    answers = ask(request_, ["/site/bin/slurm-plugin"], ["n1", "n2", "n3", "n4"])
+    reports = {"n1": report(node="n1"), "n2": report(BAD_GPU, node="n2"), "n3": None, "n4": None}
+    assert answers == Answers(reports, "srun: error: n3")
     argv = (tmp_path / "argv").read_text().splitlines()
-    assert "--nodelist=n[1-3]" in argv
+    assert "--nodelist=n[1-4]" in argv
     assert argv[argv.index("--") :] == ["--", "/site/bin/slurm-plugin", "job", "barrier"]
     assert Request(**json.loads((tmp_path / "stdin").read_text())) == request_

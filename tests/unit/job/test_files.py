@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from slurm_plugin.job import files
 
 

@@ -1,6 +1,7 @@
 """`slurm-plugin hosts`: formats inside a job and for a list given by hand."""
 
 import pytest
+
 from slurm_plugin.job import hosts
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from slurm_plugin.job.launch import Launcher
 
 BY_THE_LAUNCHER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+AWHILE = "sleep 10 & wait"  # ends at a signal, and by itself
 
 
 @pytest.fixture
@@ -64,24 +66,30 @@ def test_environment(launcher: Launcher, tmp_path: Path) -> None:
 
 def test_told_to_end(launcher: Launcher, tmp_path: Path) -> None:
     """SIGTERM reaches the whole group of the command, also what it started, and is remembered."""
-    script = f"sh -c 'trap \"echo $1 >{tmp_path}/below; exit 0\" TERM; touch {tmp_path}/ready; while :; do sleep 0.05; done' & "
-    script += f"until [ -e {tmp_path}/ready ]; do sleep 0.02; done; trap 'wait; exit 5' TERM; kill -TERM $PPID; wait; exit 6"
+    below = f"trap 'touch below; exit 0' TERM; touch ready; {AWHILE}"
+    script = f'cd {tmp_path}; sh -c "{below}" & until [ -e ready ]; do sleep 0.02; done; '
+    script += "trap 'wait; exit 5' TERM; kill -TERM $PPID; wait; exit 6"
     assert run(launcher, script) == (5, [])
     assert launcher.told_to_end
     assert (tmp_path / "below").exists()
 
 
 def test_a_command_that_does_not_trap(launcher: Launcher) -> None:
-    """It ends by the signal that was handed on."""
-    assert run(launcher, "kill -INT $PPID; sleep 60") == (128 + signal.SIGINT, [])
-    assert launcher.told_to_end
+    """It ends by the signal that was handed on, also one that comes while the command is being started.
+
+    Twenty times: in about one of ten this process has not yet learnt the number of the child that it started.
+    """
+    for _ in range(20):
+        launcher.told_to_end = False
+        assert run(launcher, "kill -TERM $PPID; sleep 10") == (128 + signal.SIGTERM, [])
+        assert launcher.told_to_end
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_other_signals(launcher: Launcher, number: signal.Signals) -> None:
     """Handed on too - programs write checkpoints at them - and nobody was told to end."""
     name = number.name.removeprefix("SIG")
-    assert run(launcher, f"trap 'exit 7' {name}; kill -{name} $PPID; while :; do sleep 0.02; done") == (7, [])
+    assert run(launcher, f"trap 'exit 7' {name}; kill -{name} $PPID; {AWHILE}; exit 1") == (7, [])
     assert not launcher.told_to_end
 
 

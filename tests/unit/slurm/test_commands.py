@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import Job, JobNotFoundError, Node, SlurmError, connect
 from slurm_plugin.slurm.process import reading_environment, run, submitting_environment
@@ -87,7 +88,8 @@ def test_pending_job(commands: Bin) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "signal"), [("0", 0, None), ("256", 1, None), ("23808", 93, None), ("9", None, 9), ("", None, None)]
+    ("status", "code", "signal"),
+    [("0", 0, None), ("256", 1, None), ("23808", 93, None), ("9", None, 9), ("", None, None)],
 )
 def test_exit(commands: Bin, status: str, code: int | None, signal: int | None) -> None:
     """squeue's exit_code is a wait status: an exit code or a signal; unreadable, it is neither."""
