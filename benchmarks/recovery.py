@@ -7,12 +7,14 @@ Every run is a 4-node job on a real Slurm of 5 nodes, in a sandbox of its own. E
 
 import argparse
 import os
+import re
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from rich.progress import Progress
@@ -82,42 +84,31 @@ def until(what: Callable[[], bool], wait_s: float, why: str) -> None:
 
 
 class Stamps:
-    """What slurmctld and the hooks logged from now on, with the second of each line."""
+    """What slurmctld logs from now on, with the second of each line."""
 
-    def __init__(self, box: Sandbox, job: int | None = None) -> None:
+    def __init__(self, box: Sandbox) -> None:
         self._log = box.directory / "log/slurmctld.log"
         self._from = self._log.stat().st_size
 
-    def first(self, *words: str, after: float = 0.0) -> float | None:
-        """When a line with all these words was logged first."""
-        for line in self._log.read_bytes()[self._from :].decode(errors="replace").splitlines():
-            when = stamp(line)
-            if when is not None and when >= after and all(word in line for word in words):
-                return when
-        return None
-
-
-def stamp(line: str) -> float | None:
-    """Seconds since the epoch of slurmctld's `[2026-01-31T12:00:00.123]`."""
-    try:
-        head = line[1 : line.index("]")]
-        return time.mktime(time.strptime(head[:19], "%Y-%m-%dT%H:%M:%S")) + float(head[19:] or 0)
-    except ValueError:
-        return None
+    def last(self, pattern: str) -> float | None:
+        """When a line that the pattern is found in was logged last."""
+        text = self._log.read_bytes()[self._from :].decode(errors="replace")
+        lines = re.findall(rf"^\[([0-9T:.-]+)\].*(?:{pattern})", text, re.MULTILINE)
+        return datetime.fromisoformat(lines[-1]).timestamp() if lines else None
 
 
 def phases(stamps: Stamps, job: int, start: float, again: float) -> dict[str, float]:
-    """Where the seconds went: to the requeue, to the worker's go, to the program. Empty where a line is missing."""
-    requeued = stamps.first("requeue", f"JobId={job}", after=start - 0.5)
-    allocated = stamps.first("sched: Allocate", f"JobId={job} ", after=requeued or again)
-    if allocated is None:
-        allocated = stamps.first("Allocate", f"JobId={job} ", after=requeued or again)
-    if requeued is None or allocated is None:
+    """Where the seconds went, by slurmctld's log. Empty where it has not these lines (they are 22.05's)."""
+    go = stamps.last(f"setting begin to .* for JobId={job}$")
+    requeued = stamps.last(f"Requeuing JobId={job}$")
+    started = stamps.last(f"(?:Started|Allocate) JobId={job} ")
+    if go is None or requeued is None or started is None:
         return {}
     return {
-        "until requeued": requeued - start,
-        "epilog, settling, scheduling": allocated - requeued,
-        "prolog, barrier, launch": again - allocated,
+        "until Slurm has requeued it": requeued - start,
+        "until our worker lets it start": go - requeued,
+        "until Slurm has started it": started - go,
+        "prologs, barrier, launch": again - started,
     }
 
 
@@ -127,7 +118,7 @@ def failed_check(box: Sandbox, number: int) -> Run:
     stamps = Stamps(box)
     job = Job(box, f"a{number}", ["slurm-plugin", "submit", "-"], f"name: a{number}\ncommand: {RUN_ON}\n{SPEC}")
     again = job.began(1)
-    drained = stamps.first(f"update_node: node {VICTIM} reason set to")
+    drained = stamps.last(f"update_node: node {VICTIM} reason set to")
     if drained is None:
         raise SystemExit(f"slurmctld.log has no drain of {VICTIM}")
     job.finish()
@@ -177,7 +168,7 @@ def report(title: str, runs: Sequence[Run], plain_s: float) -> float:
     """Print one row, with the medians of its phases; its median."""
     seconds = [run.seconds for run in runs]
     median = statistics.median(seconds)
-    print(f"{title:<44}{median:7.2f}{min(seconds):7.2f}{max(seconds):7.2f}{len(runs):6d}{plain_s / median:8.0f}x")
+    print(f"{title:<44}{median:7.2f}{min(seconds):7.2f}{max(seconds):7.2f}{len(runs):6d}{plain_s / median:11.0f}x")
     for name in runs[0].phases:
         known = [run.phases[name] for run in runs if name in run.phases]
         print(f"    {name:<40}{statistics.median(known):7.2f}")
@@ -204,9 +195,8 @@ def main() -> int:
             with sandbox("p", hooks=False) as box:
                 plain = plain_requeue(box)
     plain_s = plain.seconds if plain else PLAIN_S
-    print(
-        f"{'seconds, ' + str(JOB_NODES) + ' nodes':<44}{'median':>7}{'min':>7}{'max':>7}{'runs':>6}{'plain/ours':>11}"
-    )
+    title = f"seconds, {JOB_NODES} nodes"
+    print(f"{title:<44}{'median':>7}{'min':>7}{'max':>7}{'runs':>6}{'plain/ours':>12}")
     a = report("A  failed check -> program running again", found["A"], plain_s)
     b = report("B  failed program -> running again", found["B"], plain_s)
     how = "1 run" if plain else "not run: cred_expire + 1 s, as slurmctld has it"

@@ -137,7 +137,7 @@ def show(screen: Screen, sandbox: Sandbox) -> None:
         f"  from the fault to training again   {again_at - broken_at:.1f} s (plain Slurm waits 121 s after a requeue)"
     )
     print(f"  lost                               {reached - resumed} steps: {reached} done, resumed from {resumed}")
-    print(f"  {VICTIM:<35}{drained}")
+    print(f"  drained                            {drained}")
     print(f"  final loss                         {training.losses[last]}")
     print(f"  final loss of the undisturbed run  {reference.losses[last]}")
     if len(training.begins) != 2 or not drained.startswith(f"{VICTIM}: slurm_plugin: gpu-check"):

@@ -30,7 +30,10 @@ NODES = {"n1": fakes.node("n1"), "n2": fakes.node("n2", "IDLE", "DRAIN", reason=
 FINE = {"n1": fakes.node("n1"), "n2": fakes.node("n2")}
 
 
-def given_job(state: str = "PENDING", *, grant: Grant | None = Grant(3), **fields: object) -> Job:
+THREE = Grant(3)
+
+
+def given_job(state: str = "PENDING", *, grant: Grant | None = THREE, **fields: object) -> Job:
     """A job that was requeued once, with this grant."""
     return fakes.job(state=state, admin_comment="" if grant is None else written("", grant), **fields)
 

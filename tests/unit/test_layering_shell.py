@@ -111,9 +111,9 @@ def test_who_calls_os_to_start_something() -> None:
     found: dict[str, set[str]] = {}
     for name, tree in sources():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os":
-                if node.attr.startswith(starts) and not name.startswith("sandbox/"):
-                    found.setdefault(name, set()).add(node.attr)
+            of_os = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+            if of_os and node.attr.startswith(starts) and not name.startswith("sandbox/"):
+                found.setdefault(name, set()).add(node.attr)
             if isinstance(node, ast.keyword) and node.arg == "shell":
                 found.setdefault(name, set()).add("shell=")
     assert found == {

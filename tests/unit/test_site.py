@@ -81,7 +81,7 @@ def test_hooks_are_shell(tmp_path: Path, hook: str, mandatory: tuple[str, ...]) 
 
 
 def test_again(tmp_path: Path) -> None:
-    """A second rendering brings everything up to date and leaves nothing of the old one, nor of one that was cut off."""
+    """A second rendering brings everything up to date and leaves nothing of the old one, or of one cut off."""
     render_site(SiteConfig(), tmp_path)
     before = modes(tmp_path)
     (tmp_path / "lib" / "slurm_plugin" / "gone.py").write_text("")

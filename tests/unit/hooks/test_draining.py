@@ -46,7 +46,7 @@ def test_left_alone(found: Node) -> None:
 
 @pytest.mark.parametrize("call", [("nodes", None), ("drain", "n1")])
 def test_refusal(call: tuple[str, object]) -> None:
-    """A Slurm that does not answer is logged and no error: the hook still says by its exit code that the node is bad."""
+    """A Slurm that does not answer is no error here: the hook still says by its exit code that the node is bad."""
     door = FakeSlurm(nodes=[node("n1")])
     door.refusals[call] = 1
     drain(door, "n1", REASON)

@@ -11,7 +11,7 @@ import pytest
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import Prechecks, SiteConfig
 
-TOKEN = "my run [sp1;retries=3]"
+ASKS = "my run [sp1;retries=3]"
 GUARDS = ("prolog", "epilog", "epilog_slurmctld")
 USER = 20001
 STARTED = 'echo "$*" >> {0}/started; '  # what every fake interpreter does first
@@ -35,7 +35,7 @@ class Site:
         if interpreter is None:
             python.unlink()
 
-    def hook(self, name: str, comment: str | None = TOKEN, **environ: str) -> subprocess.CompletedProcess[str]:
+    def hook(self, name: str, comment: str | None = ASKS, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a hook on job 7."""
         given = {"SLURM_JOB_ID": "7", **({} if comment is None else {"SLURM_JOB_COMMENT": comment}), **environ}
         return run(self.root / "hooks" / name, given, self._directory)
@@ -90,7 +90,7 @@ def test_the_real_interpreter_fails(tmp_path: Path) -> None:
     """A broken deployment is logged with its traceback, and exits 0."""
     render_site(SiteConfig(run_directory=str(tmp_path / "run")), tmp_path / "site", root=str(tmp_path / "site"))
     (tmp_path / "site" / "compiled.json").write_text('{"v": 2}')
-    result = run(tmp_path / "site/hooks/prolog", {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": TOKEN}, tmp_path)
+    result = run(tmp_path / "site/hooks/prolog", {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": ASKS}, tmp_path)
     assert result.returncode == 0
     assert "compiled.json: not a version 1 file; run `slurm-plugin site render` again" in result.stderr
     assert result.stderr.splitlines()[-1].endswith("prolog hook itself failed (exit 1) on job 7; nothing was drained")

@@ -197,7 +197,7 @@ def test_start_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [given_job(5), given_job(5, excluded="n[1")])
 def test_one_job_holds_up_no_other(tmp_path: Path, first: Job) -> None:
-    """A job that Slurm always refuses to change, or whose list cannot be read, does not keep those behind it waiting."""
+    """A job that Slurm always refuses to change, or whose list cannot be read, does not keep those behind it."""
     for ended in (Ended(5, 1, ("n5",)), ENDED):
         spool.put(tmp_path, ended)
     door = FakeSlurm([first, given_job()], [node("n5", "DOWN"), BAD])

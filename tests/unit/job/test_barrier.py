@@ -99,7 +99,7 @@ TEXT = "".join(f" {number}" for number in range(600))  # several lines long, wit
 
 @pytest.mark.parametrize("text", ["{}", TEXT, "a" * 600, "a" * 601, " " * 1300])
 def test_an_answer_in_lines(text: str) -> None:
-    """Lines short enough for srun to keep whole, put together again in whatever order they come, with others between."""
+    """Lines short enough for srun to keep whole, put together again in whatever order they come, others between."""
     lines = [*split("n1", text), *split("n2", text[::-1])]
     assert max(map(len, lines)) < 1000
     assert joined(["srun: hello", *lines[::-1], "", "slurm_plugin-answer", "slurm_plugin-answer n3 a 1 x"]) == {
@@ -222,7 +222,7 @@ def test_task_file_without_a_prolog(spare: tuple[Request, Path], capsys: pytest.
 def test_task_file_in_a_place_that_stands_there(
     spare: tuple[Request, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A directory that somebody else may have made is not used; the verdict says so, and it is no fault of the node's."""
+    """A directory that somebody else may have made is not used; the verdict says so, and blames no node."""
     request, path = spare
     path.mkdir()
     (found,) = answered(request, capsys).items

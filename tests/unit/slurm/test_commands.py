@@ -269,7 +269,7 @@ def test_deadline(commands: Bin) -> None:
     at = commands.directory
     commands.script("scontrol", f"sleep 300 & echo $! > {at}/child\necho $$ > {at}/pid\nwait")
     start = time.monotonic()
-    with pytest.raises(SlurmError, match="scontrol gave no answer in 0.5 s\n  is slurmctld up\\? try: scontrol ping"):
+    with pytest.raises(SlurmError, match=r"scontrol gave no answer in 0\.5 s\n  is slurmctld up\? try: scontrol ping"):
         connect(str(at), deadline_s=0.5).requeue(7)
     assert time.monotonic() - start < 5
     for name in ("pid", "child"):

@@ -1,0 +1,225 @@
+"""The documentation says what the code says: tables, names, defaults, links and commands."""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import click
+import msgspec
+import pytest
+
+import prechecks
+from slurm_plugin import after_run, decide, siteconfig
+from slurm_plugin.__main__ import NODE_SIDE
+from slurm_plugin.cli import COMMANDS, cli
+from slurm_plugin.decide import DO_NOT_RESTART
+from slurm_plugin.grant import Grant
+from slurm_plugin.hooks import HOOKS, NODE_IS_BAD
+from slurm_plugin.site import render_site
+from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.spec import Spec
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"slurm-plugin((?: [a-z_-]+)+)")
+JOB_VERBS = ("supervise", "barrier")
+
+
+def page(name: str) -> str:
+    """One page of docs/."""
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def table(module: ModuleType) -> str:
+    """The table in a module's docstring."""
+    return "".join(f"{line}\n" for line in str(module.__doc__).splitlines() if line.startswith("|"))
+
+
+def rows(text: str, header: str) -> list[list[str]]:
+    """The cells of the table under this first cell of a header."""
+    after = text.split(f"\n| {header} |", 1)[1].splitlines()[2:]
+    lines = after[: next((number for number, line in enumerate(after) if not line.startswith("|")), None)]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def words(cell: str) -> tuple[str, ...]:
+    """The code spans of a cell."""
+    return tuple(re.findall(r"`([^`]+)`", cell))
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("module", [decide, after_run], ids=lambda module: module.__name__)
+def test_decision_tables_are_those_of_the_code(module: ModuleType) -> None:
+    """docs/recovery.md holds the tables that stand above the functions they describe, word for word."""
+    assert table(module) in page("recovery.md")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_relative_links_resolve(path: Path) -> None:
+    """Each names a file of this repository, and a heading that is there."""
+    for link in LINK.findall(path.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_in_the_index() -> None:
+    """A page that nobody can find is not there."""
+    linked = set(LINK.findall(page("README.md")))
+    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_commands_exist(path: Path) -> None:
+    """Every `slurm-plugin VERB` that a page shows is a command, its second word too where the first takes one."""
+    shown = [
+        found[1].split() for code in CODE.findall(path.read_text(encoding="utf-8")) for found in COMMAND.finditer(code)
+    ]
+    for verb, *rest in shown:
+        assert verb in COMMANDS or verb in NODE_SIDE, verb
+        for second in rest[:1]:
+            assert second in _seconds(verb, second), f"{verb} {second}"
+
+
+def _seconds(verb: str, given: str) -> tuple[str, ...]:
+    """What may follow a verb; itself where the verb takes anything."""
+    if verb == "job":
+        return JOB_VERBS
+    if verb == "hook":
+        return HOOKS
+    command = cli.get_command(click.Context(cli), verb)
+    return tuple(command.commands) if isinstance(command, click.Group) else (given,)
+
+
+def keys(kind: type[msgspec.Struct], before: str = "") -> Iterator[tuple[str, str]]:
+    """The keys of the site file with their defaults, as YAML has them."""
+    for field in msgspec.structs.fields(kind):
+        name = before + field.encode_name
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from keys(field.type, f"{name}.")
+        else:
+            yield name, _yaml(field.default)
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return "null" if value is None else str(value)
+
+
+def test_site_file_keys_and_defaults() -> None:
+    """The table of the site file has every key, in order, with its default."""
+    shown = [(*words(key), *words(default)) for key, default, _ in rows(page("install.md"), "key")]
+    assert shown == list(keys(SiteConfig))
+
+
+def test_the_site_file_that_is_shown_is_accepted(tmp_path: Path) -> None:
+    """The example in docs/install.md is one."""
+    example = re.findall(r"```yaml\n(.*?)```", page("install.md"), re.DOTALL)
+    assert len(example) == 1
+    (tmp_path / "site.yaml").write_text(example[0])
+    config = siteconfig.load(tmp_path / "site.yaml")
+    assert (config.max_retries, config.prechecks.disk_size.cache, config.prechecks.gpu_check.count) == (10, None, 8)
+
+
+def test_slurm_conf_lines(tmp_path: Path) -> None:
+    """The table has the lines of the rendered fragment, in order."""
+    render_site(SiteConfig(), tmp_path / "site")
+    fragment = (tmp_path / "site/slurm.conf.fragment").read_text().splitlines()
+    assert [words(row[0])[0] for row in rows(page("install.md"), "line")] == [
+        line for line in fragment if not line.startswith("#")
+    ]
+
+
+def test_files_on_the_nodes(tmp_path: Path) -> None:
+    """The table of the site directory has everything that is rendered, and the kill switch."""
+    render_site(SiteConfig(), tmp_path / "site")
+    rendered = {path.relative_to(tmp_path / "site") for path in (tmp_path / "site").rglob("*") if path.is_file()}
+    expected = {path.parts[0] + "/" if path.parts[0] == "lib" else str(path) for path in rendered} | {"DISABLED"}
+    shown = rows(page("contract.md"), "in `/etc/slurm/slurm_plugin/`")
+    assert {word for row in shown for word in words(row[0])} == expected
+
+
+def test_checks() -> None:
+    """Items, keywords and problems are those of the registry, in its order."""
+    shown = [(*words(row[0]), *words(row[1]), row[-1]) for row in rows(page("checks.md"), "item")]
+    assert shown == [(check.item, check.item.replace(".", " "), check.problem) for check in prechecks.CHECKS]
+
+
+def test_the_check_that_is_shown_works() -> None:
+    """The example in docs/checks.md is a check that the runner runs."""
+    (code,) = re.findall(r"```python\n(.*?)```", page("checks.md"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent(code), names)  # noqa: S102 - our own page
+    (verdict,) = prechecks.run(prechecks.Context("prolog", "n1"), {"deadline_s": 10.0}, checks=[names["Uptime"]()])
+    assert verdict.verdict in (prechecks.OK, prechecks.FAILED)
+    assert names["judge"](60.0).verdict == prechecks.FAILED
+
+
+def test_spec_keys() -> None:
+    """docs/contract.md and docs/spec.md name every key of a spec, and the reserved ones are not accepted."""
+    built = [field.encode_name for field in msgspec.structs.fields(Spec)]
+    listed, reserved = re.findall(
+        r"\*\*Spec keys\*\*.*?`([a-z_ ]+)`.*?Reserved: `([a-z_ ]+)`", page("contract.md"), re.DOTALL
+    )[0]
+    assert sorted(listed.split()) == sorted(built)
+    assert not set(reserved.split()) & set(built)
+    assert sorted(words(row[0])[0] for row in rows(page("spec.md"), "key")) == sorted(built)
+
+
+def test_verbs() -> None:
+    """docs/contract.md names every command, and what it reserves is not there."""
+    listed, reserved = re.findall(
+        r"\*\*Verbs\*\*.*?: `([a-z ]+)`.*?Reserved: `([a-z ]+)`", page("contract.md"), re.DOTALL
+    )[0]
+    assert sorted(listed.split()) == sorted(COMMANDS)
+    assert not set(reserved.split()) & {*COMMANDS, *NODE_SIDE}
+
+
+def test_fields() -> None:
+    """The grant's and the report's fields, the verdicts and the two exit codes."""
+    text = page("contract.md")
+    assert [words(row[0])[0] for row in rows(text.split("**Grant**")[1], "field")] == list(Grant.__dataclass_fields__)
+    report = text.split("**Report**")[1].split("**")[0]
+    for name in (*prechecks.Report._fields, *prechecks.Verdict._fields):
+        assert f"`{name}`" in report, name
+    assert f"Verdicts: `{prechecks.OK} failed timeout skipped error`" in report
+    assert f"| | {DO_NOT_RESTART} |" in text
+    assert f"| the program behind a hook | {NODE_IS_BAD} |" in text
+
+
+def test_fields_of_an_attempt() -> None:
+    """What docs/contract.md says of attempts.jsonl is what the supervisor writes."""
+    source = (ROOT / "slurm_plugin/job/supervise.py").read_text()
+    written = re.findall(r'^ {12}"([a-z]+)": ', source.split("def _record")[1].split("def ")[0], re.MULTILINE)
+    rows_of = rows(page("contract.md").split("`attempts.jsonl`, one JSON")[1], "field")
+    assert [word for row in rows_of for word in words(row[0])] == written
+    kinds = get_args(decide.Action.__dataclass_fields__["kind"].type)
+    assert rows_of[-1][1] == "`{}`, `{}` or `{}`".format(*kinds)
+
+
+def test_settle_times() -> None:
+    """Both times are the code's."""
+    text = page("contract.md")
+    assert f"`SETTLE_S`, {after_run.SETTLE_S} s" in text
+    assert f"`SETTLE_AFTER_DEATH_S`, {after_run.SETTLE_AFTER_DEATH_S} s" in text
+
+
+def test_nothing_of_a_private_place() -> None:
+    """No page names a path of the machine it was written on."""
+    for path in PAGES:
+        assert "/work" not in path.read_text(encoding="utf-8").replace("/workdir", ""), path.name
