@@ -4,19 +4,21 @@
 |---|---|---|
 | gone or ended | | Drop |
 | COMPLETING | | Wait |
-| running again, requeue not yet counted | it was ours | Count, then Drop |
+| pending or running again | without a grant, or this requeue is not ours | Drop: it is Slurm's or the site's |
 | pending, held | somebody holds it | Drop |
-| pending | without a grant, or this requeue is not ours | Drop: it is Slurm's or the site's |
-| pending, not counted | no restart left | Cancel |
-| pending, not counted | | Count: excluded nodes and the count in one update |
+| pending or running again, not counted | no restart left | Cancel: a restart that was not granted |
+| pending or running again, not counted | | Count: excluded nodes and the count in one update |
+| running again, counted | | Drop |
 | pending, counted | for less than `SETTLE_S` (`SETTLE_AFTER_DEATH_S`) | Wait: a node may hold the old credential |
 | pending, counted | for long enough | Start |
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from prechecks.report import OURS
 from slurm_plugin import grant as grants
 from slurm_plugin import token
 from slurm_plugin.grant import Grant
@@ -29,7 +31,7 @@ SETTLE_S: Final = 1.2
 # the new run: on 22.05 its prologs were not started after 1.2 s (2 of 2), and were after 2.2 s and more (6 of 6).
 SETTLE_AFTER_DEATH_S: Final = 4.0
 WENT_DOWN: Final = "the node went down"
-OURS: Final = "slurm_plugin: "
+_JOBS = re.compile(r" \[job [0-9]+\]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +95,15 @@ def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Seq
     grant = grants.parse(job.admin_comment)
     if grant is None:
         return Drop("it has no grant")
+    pending = job.state == "PENDING"
+    if pending and job.reason.startswith("JobHeld"):
+        return Drop("somebody holds it")
     run = job.restarts - 1  # the run that ended: pending or running again, the job counts the next one
     if grant.counted >= run:
-        return _counted(job, grant, pending_s)
+        return _counted(grant, pending_s) if pending else Drop("it runs again")
     faulty = faults(ended, job, nodes)
     if faulty is None:
         return Drop("this requeue is not ours")
-    if job.state == "PENDING" and job.reason.startswith("JobHeld"):
-        return Drop("somebody holds it")
     why = "; ".join(f"{node}: {reason}" for node, reason in faulty.items()) or "the job asked for it"
     if not grant.left:
         return Cancel(replace(grant, last=f"no restart left after {why}"))  # not counted: that would let it start
@@ -120,9 +123,7 @@ def is_uncounted(job: Job | None) -> bool:
     return job is not None and grant is not None and grant.counted < job.restarts - 1
 
 
-def _counted(job: Job, grant: Grant, pending_s: float) -> Step:
-    if job.state != "PENDING":
-        return Drop("it runs again")
+def _counted(grant: Grant, pending_s: float) -> Step:
     return Start() if pending_s >= (SETTLE_AFTER_DEATH_S if WENT_DOWN in grant.last else SETTLE_S) else Wait()
 
 
@@ -137,8 +138,8 @@ def faults(ended: Ended, job: Job, nodes: Mapping[str, Node]) -> dict[str, str] 
         node = nodes.get(name)
         if node is None:
             continue
-        if node.reason.startswith(OURS) and node.reason.endswith(f"[job {ended.job_id}]"):
-            found[name] = node.reason.removeprefix(OURS).removesuffix(f"[job {ended.job_id}]").strip()
+        if node.reason.startswith(OURS) and f" [job {ended.job_id}]" in node.reason:
+            found[name] = _JOBS.sub("", node.reason.removeprefix(OURS))
         elif "DOWN" in node.states:
             found[name] = WENT_DOWN
     asked = token.find(job.comment)

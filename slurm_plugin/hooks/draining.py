@@ -1,22 +1,32 @@
 """Taking a node out: once, with a reason that names the items, never over what an administrator wrote."""
 
+import re
 import syslog
 
+from prechecks.report import OURS
 from slurm_plugin.slurm import UNKNOWN, Node, Slurm, SlurmError
 
-OURS = "slurm_plugin: "
+_JOBS = re.compile(r" \[job [0-9]+\]", re.ASCII)
+MOST_JOBS = 8  # named in one reason
 
 
-def may_drain(node: Node | None) -> bool:
+def may_drain(node: Node) -> bool:
     """Whether we may write this node's reason: its state was read, and nobody else's reason stands there."""
-    return node is not None and UNKNOWN not in node.states and (not node.reason or node.reason.startswith(OURS))
+    return UNKNOWN not in node.states and (not node.reason or node.reason.startswith(OURS))
+
+
+def joined(reason: str, before: str) -> str:
+    """`reason` naming also the jobs of our reason before it: jobs that share a node all find their name in it."""
+    jobs = dict.fromkeys((*_JOBS.findall(before), *_JOBS.findall(reason)))
+    return _JOBS.sub("", reason) + "".join(tuple(jobs)[-MOST_JOBS:])
 
 
 def drain(door: Slurm, name: str, reason: str) -> None:
     """Drain a node unless its state cannot be read or its reason is somebody else's; a refusal is logged."""
     try:
-        if may_drain(door.nodes([name]).get(name)):
-            door.drain(name, reason)
+        node = door.nodes([name]).get(name)
+        if node and may_drain(node):
+            door.drain(name, joined(reason, node.reason))
             syslog.syslog(syslog.LOG_ERR, f"drained {name}: {reason}")
         else:
             syslog.syslog(syslog.LOG_ERR, f"{name} keeps its own reason; found: {reason}")

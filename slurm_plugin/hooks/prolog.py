@@ -18,7 +18,10 @@ def main() -> int:
     """Run the checks this job asked for and those the site makes mandatory."""
     site, environ = compiled.read(compiled.site_root()), os.environ
     syslog.openlog("slurm_plugin")
-    asked = token.find(environ.get("SLURM_JOB_COMMENT", "")) or token.Token()
+    asked = token.find(environ.get("SLURM_JOB_COMMENT", ""))
+    if asked is None:
+        syslog.syslog(syslog.LOG_NOTICE, f"job {environ['SLURM_JOB_ID']}: its comment holds no token that can be read")
+        asked = token.Token()
     job_id, restart = int(environ["SLURM_JOB_ID"]), int(environ.get("SLURM_JOB_RESTART_COUNT", "0"))
     directory, gid = node_directory.name(job_id, restart), int(environ["SLURM_JOB_GID"])
     node_directory.create(site["run_directory"], directory, uid=int(environ["SLURM_JOB_UID"]), gid=gid)

@@ -1,6 +1,6 @@
 """The controller's spool: one small file for every ended run that may go on, until the worker has dealt with it.
 
-SlurmUser owns the directory (0700). A file is named `<job id>.<restart count told>.json`; writing is a rename, so a
+SlurmUser owns the directory. A file is named `<job id>.<restart count told>.json`; writing is a rename, so a
 reader never sees half of one, and a slurmctld restart loses none.
 """
 

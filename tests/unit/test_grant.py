@@ -33,6 +33,11 @@ def test_whole_text() -> None:
     )
 
 
+def test_last_one_counts() -> None:
+    """Where two stand, such as one that a site's own script copied into its text, the last is ours."""
+    assert parse('sp1:{"granted":9} sp1:{"granted":3}') == Grant(granted=3)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -128,7 +128,7 @@ def test_both_languages_agree_on_anything(lua: Lua, comments: list[str]) -> None
 def test_forged_grant(lua: Lua, comment: str | None) -> None:
     """A grant that came with the submission itself is cleared; what a site keeps in admin_comment stays."""
     jobs: list[Texts] = [(comment, FORGED), (comment, f"project {FORGED}"), (comment, "project sp1"), (comment, None)]
-    assert submitted(lua, jobs) == ["", "", "project sp1", "nil"]
+    assert submitted(lua, jobs) == ["", "project ", "project sp1", "nil"]
 
 
 @pytest.mark.parametrize(

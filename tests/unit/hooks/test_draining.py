@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurm_plugin.hooks.draining import drain, may_drain
+from slurm_plugin.hooks.draining import drain, joined, may_drain
 from slurm_plugin.slurm import Node
 from tests.fakes import FakeSlurm, node
 
@@ -18,12 +18,11 @@ TABLE = {
     "a reason that only resembles ours": (node("n1", "IDLE", "DRAIN", reason="see slurm_plugin: dns"), False),
     "taken out by Slurm itself": (node("n1", "DOWN", reason="Not responding"), False),
     "unreadable": (node("n1", "UNKNOWN"), False),
-    "not known": (None, False),
 }
 
 
 @pytest.mark.parametrize(("found", "expected"), TABLE.values(), ids=TABLE.keys())
-def test_may_drain(found: Node | None, expected: bool) -> None:
+def test_may_drain(found: Node, expected: bool) -> None:
     """We write over nothing or over our own."""
     assert may_drain(found) is expected
 
@@ -51,3 +50,25 @@ def test_refusal(call: tuple[str, object]) -> None:
     door.refusals[call] = 1
     drain(door, "n1", REASON)
     assert door.changes == []
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("", REASON),
+        (REASON, REASON),
+        ("slurm_plugin: gpu-check: 3 of 4 GPUs [job 5]", "slurm_plugin: gpu-check: 3 of 4 GPUs [job 5] [job 7]"),
+        ("slurm_plugin: disk-size shm: 1 MB < 1 GB [job 5] [job 6]", f"{REASON[:-8]} [job 5] [job 6] [job 7]"),
+    ],
+)
+def test_jobs_that_share_a_node(before: str, expected: str) -> None:
+    """What is wrong now, and every job that met it: each job's restart is known as ours by its name in the reason."""
+    assert joined(REASON, before) == expected
+
+
+def test_a_reason_names_only_so_many_jobs() -> None:
+    """The newest, so that a node that nobody repairs does not grow its reason without end."""
+    before = "slurm_plugin: gpu-check: x" + "".join(f" [job {number}]" for number in range(100, 120))
+    assert joined(REASON, before) == "slurm_plugin: gpu-check: 3 of 4 GPUs" + "".join(
+        f" [job {number}]" for number in (*range(113, 120), 7)
+    )
