@@ -8,7 +8,6 @@ interrupted ends with exactly the weights of one which was not. What makes it re
 
 import argparse
 import os
-import stat
 import sys
 import time
 from pathlib import Path
@@ -39,15 +38,15 @@ def save(file: Path, step: int, weights: np.ndarray) -> None:
     """RESUME: write a checkpoint beside the old one and put it in its place, so that there is always a whole one."""
     fresh = file.with_suffix(".tmp.npz")
     np.savez(fresh, step=step, weights=weights)
-    os.replace(fresh, file)
+    fresh.replace(file)
 
 
 def use_accelerator(pattern: str) -> None:
     """Touch this rank's device as a driver would; fails like a lost card when it is no device any more."""
     if not pattern:
         return
-    device = pattern % int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
-    if not stat.S_ISCHR(os.stat(device).st_mode):
+    device = Path(pattern % int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")))
+    if not device.is_char_device():
         raise RuntimeError(f"{os.uname().nodename}: {device}: the accelerator fell off the bus")
 
 
@@ -90,7 +89,7 @@ def main() -> None:
     comm = MPI.COMM_WORLD
     try:
         train(comm, parser.parse_args())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other ranks must not wait for this one
         print(f"train: rank {comm.Get_rank()}: {error}", file=sys.stderr, flush=True)
         comm.Abort(1)
 
