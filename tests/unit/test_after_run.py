@@ -51,9 +51,21 @@ TABLE: dict[str, tuple[Job | None, dict[str, Node], float, Step]] = {
     "running again, not counted": (given_job("RUNNING"), NODES, 0, Count(COUNTED, ("n8", "n2"))),
     "running again, counted": (given_job("RUNNING", grant=COUNTED), NODES, 0, Drop("it runs again")),
     "running again, not ours": (given_job("RUNNING"), FINE, 0, NOT_OURS),
+    "running again, no restart left": (
+        given_job("RUNNING", grant=Grant(0)),
+        NODES,
+        0,
+        Cancel(Grant(0, last="no restart left after n2: gpu-check: 3 of 4 GPUs")),
+    ),
     "running for the first time": (given_job("RUNNING", restarts=0), NODES, 0, Drop("it runs again")),
     "held by its user": (given_job(reason="JobHeldUser"), NODES, 9, Drop("somebody holds it")),
     "held by an admin": (given_job(reason="JobHeldAdmin"), NODES, 9, Drop("somebody holds it")),
+    "held after it was counted": (
+        given_job(reason="JobHeldUser", grant=COUNTED),
+        NODES,
+        9,
+        Drop("somebody holds it"),
+    ),
     "without a grant": (given_job(grant=None), NODES, 9, Drop("it has no grant")),
     "nobody asked": (given_job(), FINE, 9, NOT_OURS),
     "nothing known of its nodes": (given_job(), {}, 9, NOT_OURS),
@@ -113,6 +125,11 @@ FAULTS = {
         "",
         None,
     ),
+    "our drain for several jobs, this one among them": (
+        {"n2": fakes.node("n2", "DRAIN", reason=f"{BAD} [job 9]")},
+        "",
+        {"n2": "gpu-check: 3 of 4 GPUs"},
+    ),
     "an administrator's drain that names the job": (
         {"n2": fakes.node("n2", "DRAIN", reason="looked into [job 7]")},
         "",
@@ -157,31 +174,33 @@ def test_is_uncounted(job: Job | None, expected: bool) -> None:
     assert is_uncounted(job) is expected
 
 
-@given(st.integers(0, 20), st.lists(st.sampled_from(["PENDING", "RUNNING"]), max_size=5), st.integers(0, 4))
-def test_failures_without_end(granted: int, seen: list[str], others: int) -> None:
+@given(st.integers(0, 20), st.lists(st.sampled_from(["ours", "ours, runs again unseen", "not ours"]), max_size=60))
+def test_failures_without_end(granted: int, requeues: list[str]) -> None:
     """With k restarts granted, a stream of failed prologs ends in Cancel after exactly k Counts.
 
-    However often the worker looks, in whatever state it sees the job, and with requeues between that are not ours.
+    However often the worker looks, whatever requeues of Slurm's own come between, and with runs that began before the
+    worker looked: those count too.
     """
     job = given_job(grant=Grant(granted), restarts=0)
-    counts = 0
-    for failure in range(granted + others + 1):
-        job = replace(job, state="PENDING", restarts=job.restarts + 1)
-        bad = f"n{failure}"
+    counted = 0
+    for number, kind in enumerate([*requeues, *["ours"] * (granted + 1)]):
+        job = replace(job, state="RUNNING" if kind == "ours, runs again unseen" else "PENDING", restarts=number + 1)
+        bad = f"n{number}"
         ended = Ended(7, job.restarts, (bad,))
-        if failure < others:  # Slurm's own requeue: a preemption
-            assert step(ended, job, {bad: fakes.node(bad)}, [], 0) == NOT_OURS
-            continue
-        nodes = {bad: fakes.node(bad, "DRAIN", reason=BAD)}
-        for state in [*seen, "PENDING"]:
-            found = step(ended, replace(job, state=state), nodes, [], 0)
-            match found:
-                case Count(fresh, _):
-                    counts += 1
-                    job = replace(job, admin_comment=written(job.admin_comment, fresh))
-                case Cancel(_):
-                    assert (counts, failure) == (granted, granted + others)
-                    return
-                case _:
-                    assert found in (Wait(), Drop("it runs again"))
-    pytest.fail(f"{counts} restarts of {granted} granted, and no end")
+        reason = "" if kind == "not ours" else BAD
+        found = step(ended, job, {bad: fakes.node(bad, reason=reason)}, [], 0)
+        if kind == "not ours":
+            assert found == NOT_OURS
+        elif isinstance(found, Cancel):
+            assert counted == granted
+            return
+        else:
+            assert isinstance(found, Count)
+            counted += 1
+            assert counted <= granted
+            assert found.grant.requeues == counted
+            job = replace(job, admin_comment=written(job.admin_comment, found.grant))
+            for _ in range(3):  # looking again counts nothing twice
+                again = step(ended, job, {bad: fakes.node(bad, reason=reason)}, [], 0)
+                assert again == (Wait() if job.state == "PENDING" else Drop("it runs again"))
+    pytest.fail(f"{counted} restarts of {granted} granted, and no end")

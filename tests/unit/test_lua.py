@@ -85,6 +85,13 @@ def test_whole_text(lua: Lua) -> None:
     ]
 
 
+def test_site_text_is_kept(lua: Lua) -> None:
+    """What another job_submit plugin has put into admin_comment stands before the grant; a forged grant is gone."""
+    jobs: list[Texts] = [("[sp1;retries=3]", text) for text in ("project=a", FORGED, f"project=a\n{FORGED}")]
+    answers = "\n".join(submitted(lua, jobs))
+    assert answers == 'project=a sp1:{"granted":3}\nsp1:{"granted":3}\nproject=a\n sp1:{"granted":3}'
+
+
 @pytest.mark.parametrize("admin_comment", [None, FORGED])
 def test_both_languages_agree(lua: Lua, admin_comment: str | None) -> None:
     """Of every comment in the list, good or hostile, Lua grants exactly what Python reads."""
