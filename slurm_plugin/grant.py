@@ -1,7 +1,7 @@
 """What a job was granted and has used: one line of JSON behind `sp1:` in its admin_comment.
 
 job_submit.lua writes it at submission, SlurmUser later; users cannot. Whatever else a site keeps in admin_comment is
-kept: it stands before our part, on lines of its own.
+kept, and stands before our part once we have written.
 """
 
 import json
@@ -33,13 +33,23 @@ class Grant:
 
 def parse(admin_comment: str) -> Grant | None:
     """The grant in an admin_comment; None where there is none, or one that cannot be read."""
-    _, found, rest = admin_comment.rpartition(_START)
-    if not found:
-        return None
+    _, fields, _ = _split(admin_comment)
     try:
-        return _grant(json.loads('{"' + rest))
-    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None if fields is None else _grant(fields)
+    except (ValueError, TypeError, OverflowError):
         return None
+
+
+def _split(admin_comment: str) -> tuple[str, dict[str, Any] | None, str]:
+    """What stands before our part, our part (None where it cannot be read), and what stands behind it."""
+    before, found, rest = admin_comment.rpartition(_START)
+    if not found:
+        return admin_comment, None, ""
+    try:
+        fields, end = json.JSONDecoder().raw_decode('{"' + rest)
+    except (ValueError, RecursionError):
+        return before, None, ""
+    return before, fields, rest[end - 2 :]
 
 
 def _grant(fields: dict[str, Any]) -> Grant:
@@ -55,7 +65,8 @@ def _grant(fields: dict[str, Any]) -> Grant:
 
 def written(admin_comment: str, grant: Grant) -> str:
     """The admin_comment with `grant` in the place of the old one, the site's own text kept before it."""
-    before = admin_comment.rpartition(_START)[0] if _START in admin_comment else admin_comment
+    before, _, after = _split(admin_comment)
+    before += after.rstrip()
     if before and not before.endswith((" ", "\n")):
         before += " "
     fields = asdict(grant)

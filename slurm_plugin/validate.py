@@ -104,6 +104,8 @@ def _accepted(kind: Any) -> str:
         return ", ".join(words)
     if isinstance(kind, type) and issubclass(kind, Struct):
         return "{" + ", ".join(f"{f.encode_name}: {_accepted(f.type)}" for f in msgspec.structs.fields(kind)) + "}"
+    if get_origin(kind) is tuple:
+        return "a list of texts, such as [one, two]"
     if get_origin(kind) is Mapping:
         return "a mapping of `NAME: value` lines"
     return next((_accepted(part) for part in get_args(kind) if part is not type(None)), "a text")

@@ -25,6 +25,11 @@ def put(spool: Path, ended: Ended) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.rename(spool / _file(ended))
+    folder = os.open(spool, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def entries(spool: Path) -> Iterator[Ended]:

@@ -83,7 +83,11 @@ def _empty(directory: Path, door: Slurm, clock: Callable[[], float], sleep: Call
             uncounted = [ended for ended in waiting if after_run.is_uncounted(jobs.get(ended.job_id))]
             names = sorted({name for ended in uncounted for name in ended.nodes})
             nodes = door.nodes(names) if names else {}
+            latest = {ended.job_id: ended for ended in waiting}
             for ended in waiting:
+                if ended is not latest[ended.job_id]:  # a run before: its nodes say nothing about the last one
+                    spool.remove(directory, ended)
+                    continue
                 with _tried_again():  # each by itself: a job that Slurm refuses to change holds up no other
                     if _served(ended, jobs.get(ended.job_id), nodes, door, pending=pending, now=clock()):
                         spool.remove(directory, ended)

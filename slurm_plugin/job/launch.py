@@ -15,6 +15,7 @@ from slurm_plugin.slurm.steps import first_failure
 
 _END = (signal.SIGTERM, signal.SIGINT)
 _HAND_ON = (*_END, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+LONGEST_LINE = 4096  # bytes of an unfinished line that are kept; srun's own are short
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's own codes (POSIX, 2.8.2 Exit Status for Commands)
 
 
@@ -78,11 +79,14 @@ class Watch(Thread):
         self.start()
 
     def run(self) -> None:
-        """Copy to the end."""
-        for line in self._stream:
-            os.write(sys.stderr.fileno(), line)
+        """Copy to the end, each piece at once: progress bars end their lines with carriage returns, or not at all."""
+        rest = b""
+        while piece := os.read(self._stream.fileno(), 1 << 16):
+            os.write(sys.stderr.fileno(), piece)
+            *lines, rest = (rest + piece).split(b"\n")
+            rest = rest[-LONGEST_LINE:]
             if self._first is None:
-                self._first = first_failure(line)
+                self._first = next(filter(None, map(first_failure, lines)), None)
 
     def first_failure(self) -> int | None:
         """The exit code of the first task that failed, once srun has ended."""

@@ -168,7 +168,6 @@ def _node(line: str) -> Node:
     states = fields.get("State", UNKNOWN).upper()
     return Node(
         name=fields["NodeName"],
-        states=frozenset(re.split(r"[+*]+", states.rstrip("*~#!%$@^-")))
-        | ({"NOT_RESPONDING"} if "*" in states else frozenset()),
+        states=frozenset(_STATE_WORD.findall(states)) | ({"NOT_RESPONDING"} if "*" in states else set()),
         reason=_REASON_AUTHOR.sub("", reason.strip()),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 CONF = "SLURM_CONF"
+LEFT_BEHIND_S = 1.0  # how long the pipes of a killed command are waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,13 @@ def run(
             code = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
+            try:
+                out, err = process.communicate(timeout=LEFT_BEHIND_S)
+            except subprocess.TimeoutExpired as late:  # what left the group still holds the pipes: leave it
+                out, err = late.stdout or b"", late.stderr or b""
+                for pipe in (process.stdout, process.stderr):
+                    if pipe:
+                        pipe.close()
             code = None
     # Decoded here: Popen's own text mode would turn the carriage returns of a comment into newlines.
     return Result(code, out.decode(errors="replace"), err.decode(errors="replace"))

@@ -187,8 +187,8 @@ NOT_A_SPEC = {
     b'a: "\\UFFFFFFFF"\n': "job.yaml: Python int too large to convert to C int",
     b"- a\n": "job.yaml: found a list; `key: value` lines are accepted",
     b"\xff": "job.yaml: byte 0 is not UTF-8; save the file as UTF-8",
-    b"[" * 100_000: "job.yaml: nested too deeply; a job spec has three levels",
-    b"#" * (MAX_BYTES + 1): "job.yaml: more than 1048576 bytes; a job spec has a few hundred",
+    b"[" * 100_000: "job.yaml: nested too deeply; three levels are enough",
+    b"#" * (MAX_BYTES + 1): "job.yaml: more than 1048576 bytes; a file written by hand has a few hundred",
 }
 
 

@@ -262,6 +262,8 @@ def test_task_prolog_spare_file(task: Task) -> None:
         spare.chmod(0o755)
         assert task(launch, SLURM_NODEID="3") == SILENT
         os.chown(spare / "task.sh", USER, USER)
+        assert task(launch, SLURM_NODEID="3") == SILENT
+        os.chown(spare, USER, USER)
         assert task(launch, SLURM_NODEID="3") == (0, PRINTED, "")
     finally:
         shutil.rmtree(spare)
