@@ -279,3 +279,14 @@ def test_quiet(tmp_path: Path) -> None:
     assert set(clock.sleeps[62:100]) == {worker.QUIET_EVERY_S}
     assert set(clock.sleeps[101:]) == {worker.FEW_EVERY_S}
     assert len(door.changes) == 2
+
+
+def test_the_last_run_of_a_job_counts(tmp_path: Path) -> None:
+    """Two entries of one job: the older one's nodes say nothing about the run that ended last, and it goes."""
+    spool.put(tmp_path, Ended(7, 1, ("n2", "n3")))
+    spool.put(tmp_path, Ended(7, 2, ("n4", "n5")))
+    marked = "[sp1;retries=3;ib=auto;run=1;x=0]"
+    door = FakeSlurm([given_job(restarts=2, comment=marked, admin_comment=written("", Grant(3, 1, counted=0)))], [])
+    serve(tmp_path, door)
+    assert door.changes[0][2]["ExcNodeList"] == "n4"
+    assert list(spool.entries(tmp_path)) == []

@@ -105,3 +105,25 @@ def test_signal_after_the_end(launcher: Launcher) -> None:
     assert run(launcher, "exit 0") == (0, [])
     os.kill(os.getpid(), signal.SIGTERM)
     assert launcher.told_to_end
+
+
+@pytest.mark.parametrize(
+    ("says", "ends", "code"),
+    [
+        ("srun: error: n2: task 1: Exited with exit code 5\\n", 143, 5),
+        ("srun: error: n[1-2]: tasks 0-1: Segmentation fault (core dumped)\\n", 143, 139),
+        ("loss 1\\nsrun: error: n2: task 1: Killed\\nsrun: error: n1: task 0: Exited with exit code 3\\n", 143, 137),
+        ("srun: error: n2: task 1: Exited with exit code 5\\n", 0, 0),
+        ("10%%\\r20%%\\r", 143, 143),
+        ("no newline", 7, 7),
+    ],
+)
+def test_the_first_task_that_failed_gives_the_code(
+    launcher: Launcher, tmp_path: Path, capfd: pytest.CaptureFixture[str], says: str, ends: int, code: int
+) -> None:
+    """srun ends with the code of those it killed; its stderr, copied as it is, names the one that failed first."""
+    srun = tmp_path / "srun"
+    srun.write_text(f"#!/bin/sh\nprintf '{says}' >&2\nexit {ends}\n")
+    srun.chmod(0o755)
+    assert launcher.run([str(srun)], {}, lambda _: None) == code
+    assert capfd.readouterr().err == says.replace("\\n", "\n").replace("\\r", "\r").replace("%%", "%")

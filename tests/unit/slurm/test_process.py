@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 from slurm_plugin.slurm.process import reading_environment, run, submitting_environment
 
@@ -45,3 +46,12 @@ def test_run_keeps_both_streams() -> None:
 def test_run_does_not_wait_for_a_reader() -> None:
     """A command that does not read its input is no error."""
     assert run(["/bin/true"], deadline_s=10, environ={}, text="x" * 1_000_000).code == 0
+
+
+def test_run_leaves_behind_what_left_the_group() -> None:
+    """A deadline holds although a process with a session of its own keeps the pipes; what was said so far stays."""
+    script = "echo before; setsid sleep 4 & sleep 30"
+    began = time.monotonic()
+    result = run(["/bin/sh", "-c", script], deadline_s=0.3, environ=os.environ)
+    assert time.monotonic() - began < 3.5
+    assert (result.code, result.out) == (None, "before\n")
