@@ -27,6 +27,8 @@ class FakeSlurm:
         self.changes: list[tuple[object, ...]] = []
         self.questions: list[tuple[str, tuple[object, ...]]] = []
         self.refusals: dict[tuple[str, object], float] = {}
+        self.settings: dict[str, str] = {}
+        self.up = True
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
         self._change("submit", script)
@@ -70,6 +72,13 @@ class FakeSlurm:
         self._change("resume", node)
         old = self.known_nodes[node]
         self.known_nodes[node] = replace(old, states=old.states - {"DRAIN"}, reason="")
+
+    def config(self) -> Mapping[str, str]:
+        self._refuse("config", None)
+        return self.settings
+
+    def ping(self) -> bool:
+        return self.up
 
     def _change(self, method: str, *arguments: object) -> None:
         self._refuse(method, arguments[0])

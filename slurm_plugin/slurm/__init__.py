@@ -92,6 +92,12 @@ class Slurm(Protocol):
     def resume(self, node: str) -> None:
         """Let jobs start on a node again."""
 
+    def config(self) -> Mapping[str, str]:
+        """slurmctld's settings by name, as `scontrol show config` names them; those that are not set are empty."""
+
+    def ping(self) -> bool:
+        """Whether a slurmctld answers."""
+
 
 def connect(directory: str = "", *, deadline_s: float = 30.0) -> Slurm:
     """The door: the commands in `directory` (empty: those on the PATH), each with a deadline in seconds."""

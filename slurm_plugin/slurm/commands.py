@@ -87,6 +87,17 @@ class Commands:
         """Let jobs start on a node again."""
         self._ask(["scontrol", "update", f"NodeName={node}", "State=RESUME"], f"resume node {node}")
 
+    def config(self) -> Mapping[str, str]:
+        """slurmctld's settings by name."""
+        return _settings(self._ask(["scontrol", "show", "config"], "read slurmctld's settings"))
+
+    def ping(self) -> bool:
+        """Whether a slurmctld answers, the first or a backup."""
+        try:
+            return " is UP" in self._ask(["scontrol", "ping"], "ask whether slurmctld is up")
+        except SlurmError:
+            return False
+
     def _rows(self, job_ids: Sequence[int], form: Callable[[str], list[str]], fields: int) -> list[list[str]]:
         """squeue's records, each a list of `fields` texts."""
         nonce = f"~{secrets.token_hex(8)}~"
@@ -153,12 +164,23 @@ def _given(text: str) -> str:
 
 
 def _exit(status: str) -> tuple[int | None, int | None]:
-    """Exit code and signal of squeue's `exit_code`, a wait status (wait(2)) as a number."""
-    if not status.isdigit():
+    """Exit code and signal of squeue's `exit_code`: `7:0` on 24.11 and 26.05, a wait status (wait(2)) on 22.05."""
+    code, colon, signal = status.partition(":")
+    if not code.isdigit() or (colon and not signal.isdigit()):
         return None, None
-    number = int(status)
-    signal = number & 0x7F
-    return (None, signal) if signal else (number >> _WAIT_STATUS_BITS, None)
+    if not colon:
+        number = int(code)
+        code, signal = str(number >> _WAIT_STATUS_BITS), str(number & 0x7F)
+    return (None, int(signal)) if int(signal) else (int(code), None)
+
+
+def _settings(text: str) -> dict[str, str]:
+    """The settings in `scontrol show config`: `Name    = value` lines, `(null)` for what is not set.
+
+    What may be given more than once has a number: `SlurmctldHost[0]`; from 24.05 on `Prolog[0]`, `Epilog[0]` too.
+    """
+    found = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): "" if value.strip() == "(null)" else value.strip() for name, _, value in found}
 
 
 def _node(line: str) -> Node:

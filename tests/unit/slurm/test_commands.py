@@ -86,10 +86,21 @@ def test_pending_job(commands: Bin) -> None:
 
 @pytest.mark.parametrize(
     ("status", "code", "signal"),
-    [("0", 0, None), ("256", 1, None), ("23808", 93, None), ("9", None, 9), ("", None, None)],
+    [
+        ("0", 0, None),
+        ("256", 1, None),
+        ("23808", 93, None),
+        ("9", None, 9),
+        ("", None, None),
+        ("0:0", 0, None),
+        ("7:0", 7, None),
+        ("0:9", None, 9),
+        ("7:", None, None),
+        ("x:0", None, None),
+    ],
 )
 def test_exit(commands: Bin, status: str, code: int | None, signal: int | None) -> None:
-    """squeue's exit_code is a wait status: an exit code or a signal; unreadable, it is neither."""
+    """squeue's exit_code is a wait status (22.05) or `code:signal`: one of the two; unreadable, it is neither."""
     commands.squeue([record(exit_code=status)])
     job = connect(str(commands.directory)).job(7)
     assert (job.exit_code, job.exit_signal) == (code, signal)
@@ -320,3 +331,40 @@ def test_environment_of_a_call(commands: Bin, monkeypatch: pytest.MonkeyPatch, n
     assert given["SLURM_CONF"] == OUTER["SLURM_CONF"]
     assert {variable for variable in given if variable.startswith("SLURM_")} == {"SLURM_CONF"}
     assert ("LANG" in given) is (name == "sbatch")
+
+
+def test_settings(commands: Bin) -> None:
+    """Names and values of `scontrol show config`, nothing for what is not set, a value's own `=` kept."""
+    answer = """Configuration data as of 2026-11-20T23:55:40
+BOOT_TIME               = 2026-11-20T23:55:40
+CommunicationParameters = (null)
+PowerPlugin             =
+SchedulerParameters     = bf_interval=1,defer
+SlurmctldHost[0]        = ctl(10.0.0.1)
+
+Slurmctld(primary) at ctl is UP
+"""
+    commands.recorded("scontrol", answer)
+    assert connect(str(commands.directory)).config() == {
+        "BOOT_TIME": "2026-11-20T23:55:40",
+        "CommunicationParameters": "",
+        "PowerPlugin": "",
+        "SchedulerParameters": "bf_interval=1,defer",
+        "SlurmctldHost[0]": "ctl(10.0.0.1)",
+    }
+    assert commands.read("argv").split() == ["show", "config"]
+
+
+@pytest.mark.parametrize(
+    ("script", "up"),
+    [
+        ("echo 'Slurmctld(primary) at ctl is UP'", True),
+        ("echo 'Slurmctld(primary) at a is DOWN'; echo 'Slurmctld(backup) at b is UP'", True),
+        ("echo 'Slurmctld(primary) at ctl is DOWN'", False),
+        ("echo 'Slurmctld(primary) at ctl is DOWN'; exit 1", False),
+    ],
+)
+def test_ping(commands: Bin, script: str, up: bool) -> None:
+    """One controller that answers is enough; none is an answer too, no error."""
+    commands.script("scontrol", script)
+    assert connect(str(commands.directory)).ping() is up
