@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
-from slurm_plugin.sandbox import Bind, Sandbox, machine, store
+from slurm_plugin.sandbox import Bind, Sandbox, machine, roots, store
 from slurm_plugin.sandbox.faults import FAULTS
 from slurm_plugin.sandbox.image import USERS
 
@@ -136,6 +136,16 @@ def heal(box: Sandbox, node: str, resume: bool) -> None:
         click.echo(
             f"  if Slurm drained it: slurm-plugin sandbox run --user root scontrol update nodename={node} state=resume"
         )
+
+
+@sandbox.command()
+@click.argument("suite", type=click.Choice(list(roots.SUITES)))
+@click.argument("root", metavar="DIR", type=click.Path(resolve_path=True, path_type=Path))
+@click.option("--mirror", metavar="URL", help="Get Debian from here.  [default: this machine's own apt mirror]")
+def root(suite: str, root: Path, mirror: str | None) -> None:
+    """Build DIR for `up --root DIR`: trixie has Slurm 24.11, forky 26.05 and pyslurm."""
+    if roots.make(suite, root, mirror, click.echo):
+        click.echo(f"  try: slurm-plugin sandbox up --root {root}")
 
 
 @sandbox.command()

@@ -50,12 +50,6 @@ def check_directory(directory: Path) -> None:
         )
 
 
-def create(directory: Path) -> None:
-    """Make the directory and mark it as ours."""
-    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    (directory / _MARK).touch()
-
-
 def exists(directory: Path) -> bool:
     """Whether a sandbox, whole or half, has this directory."""
     return (directory / _MARK).exists()
@@ -123,14 +117,19 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def _try_lock(directory: Path) -> int | None:
-    create(directory)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    """The lock, and our mark in the directory: made only by its holder, or a removal would find it not empty."""
+    try:
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:  # removed this very moment, or its parent was
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # The one before us may have removed what we have locked.
         if directory.exists() and os.path.samestat(os.fstat(descriptor), directory.stat()):
+            (directory / _MARK).touch()
             return descriptor
-    except BlockingIOError:
+    except (BlockingIOError, FileNotFoundError):
         pass
     os.close(descriptor)
     return None

@@ -33,7 +33,8 @@ def test_remove_takes_all_and_follows_no_link(tmp_path: Path) -> None:
     outside.mkdir()
     (outside / "file").touch()
     box = tmp_path / "box"
-    store.create(box)
+    with store.locked(box):
+        pass
     (box / "home").mkdir()
     (box / "link").symlink_to(outside)
     store.remove(box)
