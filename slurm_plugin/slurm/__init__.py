@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from slurm_plugin.errors import SlurmPluginError
 
 UNKNOWN: Final = "UNKNOWN"
+HOOK_COMMANDS: Final = ("scontrol", "squeue", "scancel")  # what hooks need of Slurm's commands
 
 # Base job states after which a job never runs again (slurm.h, enum job_states).
 ENDED: Final = frozenset(

@@ -1,0 +1,93 @@
+"""`slurm-plugin doctor`: how this site is set up, seen from this machine, measured and judged."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from slurm_plugin import siteconfig
+from slurm_plugin.compiled import KILL_SWITCH
+from slurm_plugin.doctor import judge_site, judge_slurm, measure
+from slurm_plugin.doctor.finding import Finding
+from slurm_plugin.siteconfig import DEFAULT_PATH, DEFAULT_ROOT
+from slurm_plugin.slurm import Slurm, SlurmError
+
+__all__ = ["Finding", "examine"]
+
+
+def examine(slurm: Slurm, site_file: Path | None, root: str) -> tuple[Finding, ...]:
+    """Everything that was found, the controller first. Raises UsageError for a site file that is wrong."""
+    site = siteconfig.load(site_file)
+    config = _config(slurm)
+    controller = measure.is_controller(config, os.uname().nodename)
+    here = site_file is not None or DEFAULT_PATH.exists()
+    distrust = measure.distrust(site.python)
+    wanted = None if distrust else measure.rendered(site, root)
+
+    def findings() -> Iterator[Finding]:
+        yield judge_slurm.slurmctld(up=slurm.ping())
+        if config:
+            yield judge_slurm.version(config)
+            yield from _slurm_conf(config, root, controller=controller)
+            yield _job_submit(config, wanted, root, controller=controller, site_file=here)
+        else:
+            yield Finding("slurm.conf", "cannot tell", "slurmctld did not show its settings")
+        found = None if wanted is None else measure.differences(Path(root), wanted)
+        yield from judge_site.files(root, found, _render_command(site_file, root), site_file=here)
+        switch = f"{root}/{KILL_SWITCH}"
+        yield judge_site.kill_switch(switch, there=measure.there(switch))
+        yield judge_site.interpreter(site.python, distrust, None if distrust else measure.python_version(site.python))
+        elsewhere = str(Path(shutil.which("scontrol") or "/usr/bin/scontrol").parent)
+        yield judge_site.commands(site.slurm_bin, measure.missing_commands(site.slurm_bin), elsewhere)
+        spool, user = site.spool_directory, config.get("SlurmUser", "")
+        yield judge_site.spool(spool, user, measure.owned(spool), controller=controller)
+        yield judge_site.munge(config.get("AuthType", ""), measure.munge(config))
+
+    return tuple(findings())
+
+
+def _config(slurm: Slurm) -> Mapping[str, str]:
+    """slurmctld's settings; nothing where it does not answer."""
+    try:
+        return slurm.config()
+    except SlurmError:
+        return {}
+
+
+def _slurm_conf(config: Mapping[str, str], root: str, *, controller: bool) -> Iterator[Finding]:
+    """A finding for each line of our fragment."""
+    for name, value in measure.lines(root).items():
+        leads = measure.leads(judge_slurm.values(config, name), value) if value.startswith("/") else None
+        found = judge_slurm.setting(config, name, value, leads=leads)
+        if name == "EpilogSlurmctld":
+            changed = measure.changed_at(config.get("SLURM_CONF", "")) if controller else None
+            found = judge_slurm.activated(found, config, conf_time=changed, boot=measure.boot(config))
+        yield found
+
+
+def _job_submit(
+    config: Mapping[str, str],
+    wanted: Mapping[str, measure.Rendered] | None,
+    root: str,
+    *,
+    controller: bool,
+    site_file: bool,
+) -> Finding:
+    path = str(Path(config.get("SLURM_CONF") or "/etc/slurm/slurm.conf").with_name("job_submit.lua"))
+    deployed = f"{root}/job_submit.lua"
+    ours = (wanted["job_submit.lua"].content or b"").decode() if wanted else None
+    if ours and not site_file:  # max_retries may come from a site file elsewhere: the deployed one has it
+        copy = measure.text(deployed) or ""
+        ours = copy if copy.partition("\n")[0] == ours.partition("\n")[0] else ours
+    text, there = measure.text(path), measure.there(path)
+    return judge_site.job_submit(path, text, ours, deployed, controller=controller, there=there)
+
+
+def _render_command(site_file: Path | None, root: str) -> str:
+    """What writes the site directory again, whole files at a time."""
+    given = ["--config", str(site_file)] if site_file else []
+    given += ["--root", root] if root != DEFAULT_ROOT else []
+    return shlex.join(["slurm-plugin", "site", "render", *given, "/root/slurm_plugin"]) + (
+        f" && rsync -a /root/slurm_plugin/ {shlex.quote(root)}/"
+    )

@@ -1,0 +1,89 @@
+"""slurmctld and its settings, judged: no file is read and no command run here.
+
+`config` is what slurmctld has set, as `Slurm.config()` gives it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from slurm_plugin.doctor.finding import ELSEWHERE, Finding
+
+OLDEST_SLURM: Final = (22, 5)
+
+
+def slurmctld(*, up: bool) -> Finding:
+    """Whether a controller answers."""
+    if up:
+        return Finding("slurmctld", "ok", "answers")
+    return Finding("slurmctld", "wrong", "does not answer", "on the controller, run: systemctl status slurmctld")
+
+
+def version(config: Mapping[str, str]) -> Finding:
+    """Whether slurmctld is new enough."""
+    text = config.get("SLURM_VERSION", "")
+    found = re.match(r"(\d+)\.(\d+)", text, re.ASCII)
+    if not found:
+        return Finding("Slurm version", "cannot tell", f"slurmctld says {text!r}")
+    if (int(found[1]), int(found[2])) < OLDEST_SLURM:
+        return Finding("Slurm version", "wrong", f"{text}; 22.05 or later is needed", "upgrade Slurm")
+    return Finding("Slurm version", "ok", text)
+
+
+def values(config: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """A setting that may be given more than once: `Prolog`, or from 24.05 on `Prolog[0]`, `Prolog[1]`, ..."""
+    numbered = (value for key, value in config.items() if key.partition("[")[0] == name)
+    return tuple(value for value in numbered if value)
+
+
+def setting(config: Mapping[str, str], name: str, wanted: str, *, leads: bool | None = None) -> Finding:
+    """One line of slurm.conf, against the value that our fragment gives it.
+
+    `leads`: whether the programs that are set lead to ours; None where that cannot be seen here.
+    """
+    if wanted.startswith("/"):
+        return _hook(name, wanted, values(config, name), leads)
+    has = config.get(name, "")
+    if wanted.isdigit():
+        if has == wanted:
+            return Finding(name, "ok", has)
+        return Finding(name, "wrong", f"is {has or 'not set'}", f"slurm.conf: {name}={wanted}")
+    words = [word.strip() for word in has.split(",") if word.strip()]
+    known = {word.lower().removeprefix("job_submit/") for word in words}
+    missing = [word for word in wanted.split(",") if word.lower() not in known]
+    if not missing:
+        return Finding(name, "ok", has)
+    joined = ",".join([*words, *missing])
+    return Finding(name, "wrong", f"without {', '.join(missing)}", f"slurm.conf: {name}={joined}")
+
+
+def _hook(name: str, ours: str, has: Sequence[str], leads: bool | None) -> Finding:
+    line = f"slurm.conf: {name}={ours}"
+    if ours in has:
+        return Finding(name, "ok", ours)
+    if not has:
+        return Finding(name, "wrong", "is not set", line)
+    shown = ", ".join(has)
+    if leads is None:
+        return Finding(name, "cannot tell", f"is {shown}, which cannot be read here", f"it must run {ours}")
+    if leads:
+        return Finding(name, "ok", f"{shown}, which names {ours}")
+    return Finding(name, "wrong", f"is {shown}, which does not name ours", f"{line}  (or let it run that program)")
+
+
+def activated(found: Finding, config: Mapping[str, str], *, conf_time: int | None, boot: int | None) -> Finding:
+    """EpilogSlurmctld, already found to be set: 22.05 shows one that came by a reconfigure, and never runs it.
+
+    Seconds of the epoch: when slurm.conf was changed last (None: not a controller), and when slurmctld started.
+    """
+    if found.verdict != "ok":
+        return found
+    path = config.get("SLURM_CONF", "slurm.conf")
+    if conf_time is None or boot is None:
+        return Finding(found.name, "cannot tell", f"is set; whether it runs, {ELSEWHERE}")
+    if conf_time > boot:
+        message = f"is set; whether it runs is not known, {path} is newer than slurmctld's start"
+        return Finding(
+            found.name, "cannot tell", message, "once after adding the line, run: systemctl restart slurmctld"
+        )
+    return found

@@ -1,0 +1,180 @@
+"""What a machine of a site has: files, owners, times, answers. Judges nothing."""
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Final
+
+import slurm_plugin
+from slurm_plugin.doctor.finding import Differences, Owned
+from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.site import render_site, trusted_interpreter
+from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.slurm import HOOK_COMMANDS
+from slurm_plugin.slurm.process import Result, run
+from slurm_plugin.templates import render
+
+DEADLINE_S: Final = 10.0
+_VERSION = "import sys; print(*sys.version_info[:2])"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A file or directory as this version renders it; a directory has no content."""
+
+    content: bytes | None
+    mode: int
+
+
+def lines(root: str) -> dict[str, str]:
+    """The lines that slurm.conf needs, name -> value."""
+    text = render("site/slurm.conf.j2", version=slurm_plugin.__version__, root=root)
+    return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def rendered(site: SiteConfig, root: str) -> dict[str, Rendered]:
+    """The site directory as it should be, by name; itself is `.`. Raises as render_site does."""
+    with tempfile.TemporaryDirectory() as temporary:
+        out = Path(temporary, "site")
+        render_site(site, out, root=root)
+        return {
+            str(path.relative_to(out)): Rendered(path.read_bytes() if path.is_file() else None, path.stat().st_mode)
+            for path in (out, *sorted(out.rglob("*")))
+        }
+
+
+def differences(root: Path, wanted: Mapping[str, Rendered]) -> Differences:
+    """How the deployed directory differs from what it should be."""
+    missing, changed, closed, exposed = [], [], [], []
+    for name, should in wanted.items():
+        path = root / name
+        try:
+            found = path.stat()
+            content = None if path.is_dir() else path.read_bytes()
+        except PermissionError:
+            closed.append(name)
+            continue
+        except OSError:
+            missing.append(name)
+            continue
+        if content != should.content:
+            changed.append(name)
+        if should.mode & ~found.st_mode & 0o555:
+            closed.append(name)
+        if found.st_uid != 0 or found.st_mode & 0o022:
+            exposed.append(name)
+    return Differences(tuple(missing), tuple(changed), tuple(closed), tuple(exposed))
+
+
+def leads(programs: Sequence[str], ours: str) -> bool | None:
+    """Whether a link among these programs and patterns is ours, or a script names ours; None: not all can be read."""
+    paths = [Path(path) for program in programs for path in glob(program)]  # noqa: PTH207 - absolute patterns
+    unread = not paths
+    for path in paths:
+        try:
+            if path.resolve() == Path(ours).resolve() or ours in path.read_text(encoding="utf-8", errors="replace"):
+                return True
+        except OSError:
+            unread = True
+    return None if unread else False
+
+
+def is_controller(config: Mapping[str, str], host: str) -> bool:
+    """Whether this host is one of `SlurmctldHost[0] = ctl(10.0.0.1)`, ..."""
+    names = {value.partition("(")[0] for key, value in config.items() if key.startswith("SlurmctldHost")}
+    return host in names or host.partition(".")[0] in {name.partition(".")[0] for name in names}
+
+
+def boot(config: Mapping[str, str]) -> int | None:
+    """When slurmctld started, in seconds of the epoch. scontrol shows it in this machine's local time."""
+    try:
+        return int(time.mktime(time.strptime(config.get("BOOT_TIME", ""), "%Y-%m-%dT%H:%M:%S")))
+    except ValueError:
+        return None
+
+
+def changed_at(path: str) -> int | None:
+    """When a file was changed last, in whole seconds of the epoch; None where it is not there."""
+    try:
+        return int(Path(path).stat().st_mtime)
+    except OSError:
+        return None
+
+
+def there(path: str) -> bool | None:
+    """Whether a file is there; None where that cannot be seen."""
+    try:
+        Path(path).stat()
+    except PermissionError:
+        return None
+    except OSError:
+        return False
+    return True
+
+
+def text(path: str) -> str | None:
+    """A file's text; None where it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def owned(path: str) -> Owned | str | None:
+    """Who owns a directory; None where there is none, a text where it cannot be looked at."""
+    try:
+        found = Path(path).stat()
+    except PermissionError as error:
+        return str(error.strerror)
+    except OSError:
+        return None
+    return Owned(found.st_uid, found.st_mode & 0o7777) if Path(path).is_dir() else None
+
+
+def distrust(python: str) -> str:
+    """Why root's hooks cannot trust this interpreter; empty where they can."""
+    try:
+        trusted_interpreter(Path(python))
+    except SlurmPluginError as error:
+        return str(error)
+    return ""
+
+
+def python_version(python: str) -> tuple[int, int] | None:
+    """The version of an interpreter, run as hooks run it; None where it does not run."""
+    try:
+        said = _run([python, "-I", "-S", "-c", _VERSION])
+    except OSError:
+        return None
+    found = re.fullmatch(r"(\d+) (\d+)\n", said.out)
+    return (int(found[1]), int(found[2])) if found and said.code == 0 else None
+
+
+def missing_commands(directory: str) -> tuple[str, ...]:
+    """Which of the commands that hooks call are not in `directory`."""
+    return tuple(name for name in HOOK_COMMANDS if not os.access(Path(directory, name), os.X_OK))
+
+
+def munge(config: Mapping[str, str]) -> str | None:
+    """Encode and decode once: empty where it works, what was said where not, None where munge is not installed."""
+    encode, decode = shutil.which("munge"), shutil.which("unmunge")
+    if not encode or not decode:
+        return None
+    found = re.search(r"(?:^|,)socket=([^,]+)", config.get("AuthInfo", ""))
+    socket = ["--socket", found[1]] if found else []
+    made = _run([encode, "--no-input", *socket])
+    done = _run([decode, *socket], made.out) if made.code == 0 else made
+    if done.code == 0:
+        return ""
+    said = (done.err or done.out).strip().splitlines()
+    return said[0] if said else f"no answer in {DEADLINE_S:g} s"
+
+
+def _run(argv: Sequence[str], given: str = "") -> Result:
+    return run(argv, deadline_s=DEADLINE_S, environ=os.environ, text=given)

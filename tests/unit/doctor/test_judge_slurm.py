@@ -1,0 +1,125 @@
+"""slurmctld's settings, judged on what `scontrol show config` of three releases really says."""
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.doctor import judge_slurm, measure
+from slurm_plugin.doctor.finding import Finding
+from slurm_plugin.slurm.commands import _settings
+
+CAPTURED = {path.stem.removeprefix("show-config-"): path for path in (Path(__file__).parents[2] / "captured").iterdir()}
+ROOT = "/etc/slurm/slurm_plugin"
+LINES = measure.lines(ROOT)
+HOOK = f"{ROOT}/hooks/prolog"
+
+
+@pytest.fixture(params=CAPTURED)
+def config(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The settings of one release, set up as docs/install.md says."""
+    return _settings(CAPTURED[request.param].read_text(encoding="utf-8"))
+
+
+def judged(config: dict[str, str]) -> dict[str, Finding]:
+    """What is said about each line of our fragment that is not fine."""
+    found = [judge_slurm.setting(config, name, wanted) for name, wanted in LINES.items()]
+    return {finding.name: finding for finding in found if finding.verdict != "ok"}
+
+
+def test_releases() -> None:
+    """The three that matter are here."""
+    assert set(CAPTURED) == {"22.05", "24.11", "26.05"}
+
+
+def test_all_fine(config: dict[str, str]) -> None:
+    """A site that was set up by the page has nothing wrong, whether Slurm writes `Prolog` or `Prolog[0]`."""
+    assert judged(config) == {}
+    assert judge_slurm.version(config).verdict == "ok"
+    assert measure.boot(config) is not None
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_each_line_that_is_missing_is_named_with_the_line_to_add(config: dict[str, str], name: str) -> None:
+    """Exactly that one, and slurm.conf's line for it."""
+    without = {key: value for key, value in config.items() if key.partition("[")[0] != name}
+    (found,) = judged(without).values()
+    assert (found.name, found.verdict, found.remedy) == (name, "wrong", f"slurm.conf: {name}={LINES[name]}")
+
+
+@pytest.mark.parametrize(
+    ("name", "has", "remedy"),
+    [
+        ("PrologFlags", "X11,Contain", "X11,Contain,Alloc,DeferBatch"),
+        ("PrologFlags", "Alloc", "Alloc,DeferBatch"),
+        ("SchedulerParameters", "bf_interval=1", "bf_interval=1,nohold_on_prolog_fail"),
+        ("JobSubmitPlugins", "throttle", "throttle,lua"),
+        ("JobRequeue", "0", "1"),
+    ],
+)
+def test_values_are_joined(name: str, has: str, remedy: str) -> None:
+    """What the site has set already stays in the line that is proposed."""
+    found = judge_slurm.setting({name: has}, name, LINES[name])
+    assert (found.verdict, found.remedy) == ("wrong", f"slurm.conf: {name}={remedy}")
+
+
+@pytest.mark.parametrize(
+    ("name", "has"),
+    [
+        ("PrologFlags", "alloc,deferbatch,x11"),
+        ("JobSubmitPlugins", "job_submit/lua"),
+        ("JobSubmitPlugins", "throttle,lua"),
+    ],
+)
+def test_values_in_other_words(name: str, has: str) -> None:
+    """Slurm takes any case, and a plugin's name with its kind."""
+    assert judge_slurm.setting({name: has}, name, LINES[name]).verdict == "ok"
+
+
+@pytest.mark.parametrize(("leads", "verdict"), [(True, "ok"), (False, "wrong"), (None, "cannot tell")])
+def test_a_program_of_the_sites_own(leads: bool | None, verdict: str) -> None:
+    """It is fine where it leads to ours."""
+    config = {"Prolog": "/etc/slurm/prolog.d/*"}
+    assert judge_slurm.setting(config, "Prolog", HOOK, leads=leads).verdict == verdict
+
+
+def test_one_of_several_programs() -> None:
+    """From 24.05 on Slurm runs several prologs."""
+    assert judge_slurm.setting({"Prolog[0]": "/site", "Prolog[1]": HOOK}, "Prolog", HOOK).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [("22.05.8", "ok"), ("25.11.0-0rc1", "ok"), ("21.08.8-2", "wrong"), ("22.04.1", "wrong"), ("", "cannot tell")],
+)
+def test_version(text: str, verdict: str) -> None:
+    """22.05 and later; what cannot be read is not judged."""
+    assert judge_slurm.version({"SLURM_VERSION": text}).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("conf_time", "boot", "verdict"),
+    [
+        (100, 100, "ok"),
+        (99, 100, "ok"),
+        (101, 100, "cannot tell"),
+        (None, 100, "cannot tell"),
+        (99, None, "cannot tell"),
+    ],
+)
+def test_epilog_slurmctld_that_may_wait_for_a_restart(conf_time: int | None, boot: int | None, verdict: str) -> None:
+    """A slurm.conf that is newer than slurmctld's start may hold a line that is shown and never run."""
+    found = judge_slurm.activated(Finding("EpilogSlurmctld", "ok", ""), {}, conf_time=conf_time, boot=boot)
+    assert found.verdict == verdict
+    assert conf_time != 101 or "systemctl restart slurmctld" in found.remedy
+
+
+def test_epilog_slurmctld_that_is_not_set_stays_wrong() -> None:
+    """No second finding hides the first."""
+    wrong = Finding("EpilogSlurmctld", "wrong", "is not set", "slurm.conf: ...")
+    assert judge_slurm.activated(wrong, {}, conf_time=None, boot=None) == wrong
+
+
+def test_slurmctld() -> None:
+    """It answers, or there is a command to look why not."""
+    assert judge_slurm.slurmctld(up=True).verdict == "ok"
+    assert judge_slurm.slurmctld(up=False).remedy

@@ -1,0 +1,144 @@
+"""What is read from a machine: files, links, times and answers as they are."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.doctor import examine, measure
+from slurm_plugin.site import render_site
+from slurm_plugin.siteconfig import SiteConfig
+from tests.fakes import FakeSlurm
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A site directory as it is deployed."""
+    render_site(SiteConfig(), tmp_path / "site", root=str(tmp_path / "site"))
+    return tmp_path / "site"
+
+
+def different(root: Path) -> dict[str, tuple[str, ...]]:
+    """The files that are not as they should be, without their owner: these tests need not run as root."""
+    found = measure.differences(root, measure.rendered(SiteConfig(), str(root)))
+    return {name: getattr(found, name) for name in ("missing", "changed", "closed") if getattr(found, name)}
+
+
+def test_nothing_differs(root: Path) -> None:
+    """What Python leaves beside the code, and the kill switch, are no differences."""
+    (root / "lib/__pycache__").mkdir()
+    (root / "DISABLED").touch()
+    assert different(root) == {}
+
+
+def test_differences_are_named(root: Path) -> None:
+    """A changed byte, a file that is gone, a hook that cannot be run."""
+    (root / "hooks/prolog").write_text("#!/bin/sh\n")
+    (root / "lib/slurm_plugin/token.py").unlink()
+    (root / "hooks/epilog").chmod(0o644)
+    assert different(root) == {
+        "missing": ("lib/slurm_plugin/token.py",),
+        "changed": ("hooks/prolog",),
+        "closed": ("hooks/epilog",),
+    }
+
+
+def test_files_that_others_may_change(root: Path) -> None:
+    """Writable by group or others, in a directory or a file."""
+    wanted = measure.rendered(SiteConfig(), str(root))
+    (root / "hooks").chmod(0o775)
+    (root / "compiled.json").chmod(0o646)
+    assert {"hooks", "compiled.json"} <= set(measure.differences(root, wanted).exposed)
+
+
+def test_no_directory_at_all(tmp_path: Path) -> None:
+    """Everything is missing, itself too."""
+    assert "." in different(tmp_path / "none")["missing"]
+
+
+def test_programs_that_lead_to_ours(tmp_path: Path) -> None:
+    """A link in a directory of programs, or a script that names ours; what is not here cannot be told."""
+    ours, folder = tmp_path / "hooks/prolog", tmp_path / "prolog.d"
+    ours.parent.mkdir()
+    ours.touch()
+    folder.mkdir()
+    assert measure.leads([f"{folder}/*"], str(ours)) is None
+    (folder / "10-site").write_text("#!/bin/sh\n")
+    assert measure.leads([f"{folder}/*"], str(ours)) is False
+    (folder / "20-ours").symlink_to(ours)
+    assert measure.leads([f"{folder}/*"], str(ours)) is True
+    (tmp_path / "script").write_text(f"#!/bin/sh\nexec {ours}\n")
+    assert measure.leads([str(tmp_path / "script")], str(ours)) is True
+    assert measure.leads([], str(ours)) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "answer"), [("ctl", True), ("ctl.example.org", True), ("backup", True), ("n1", False), ("ct", False)]
+)
+def test_controllers(host: str, answer: bool) -> None:
+    """Any that slurm.conf names, with or without a domain."""
+    config = {"SlurmctldHost[0]": "ctl(10.0.0.1)", "SlurmctldHost[1]": "backup.example.org", "SlurmctldPort": "n1"}
+    assert measure.is_controller(config, host) is answer
+
+
+def test_times(tmp_path: Path) -> None:
+    """slurmctld's start is shown in local time; one that is not shown is not known."""
+    (tmp_path / "a").touch()
+    os.utime(tmp_path / "a", (5, 5.9))
+    assert measure.changed_at(str(tmp_path / "a")) == 5
+    assert measure.changed_at(str(tmp_path / "b")) is None
+    earlier, later = ({"BOOT_TIME": f"2026-11-20T23:55:{second}"} for second in ("40", "41"))
+    assert (measure.boot(later) or 0) - (measure.boot(earlier) or 0) == 1
+    assert measure.boot({}) is None
+
+
+def test_interpreter(tmp_path: Path) -> None:
+    """The system's Python says its version as hooks run it; what does not run has none."""
+    assert (measure.python_version("/usr/bin/python3") or (0, 0)) >= (3, 11)
+    assert measure.python_version(str(tmp_path / "none")) is None
+    assert measure.python_version("/bin/false") is None
+    assert measure.distrust("/usr/bin/python3") == ""
+    assert "not there" in measure.distrust(str(tmp_path / "none"))
+
+
+def test_directories(tmp_path: Path) -> None:
+    """A directory's owner and mode; a file is no directory."""
+    found = measure.owned(str(tmp_path))
+    assert found is not None
+    assert found.uid == os.getuid()  # type: ignore[union-attr]
+    (tmp_path / "file").touch()
+    assert measure.owned(str(tmp_path / "file")) is None
+    assert measure.owned(str(tmp_path / "none")) is None
+    assert measure.missing_commands(str(tmp_path)) == ("scontrol", "squeue", "scancel")
+    assert (measure.there(str(tmp_path / "file")), measure.there(str(tmp_path / "none"))) == (True, False)
+
+
+MUNGE = '#!/bin/sh\n[ "$*" = "--no-input --socket /run/x" ] && echo CREDENTIAL\n'
+UNMUNGE = (
+    '#!/bin/sh\nread given; [ "$given $*" = "CREDENTIAL --socket /run/x" ] || { echo "bad: $given" >&2; exit 9; }\n'
+)
+
+
+def test_munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one encodes the other decodes, at the socket that Slurm uses."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    for name, text in {"munge": MUNGE, "unmunge": UNMUNGE}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    config = {"AuthInfo": "ttl=60,socket=/run/x"}
+    assert measure.munge(config) == ""
+    (tmp_path / "unmunge").write_text("#!/bin/sh\necho 'unmunge: Error: no' >&2; exit 1\n")
+    assert measure.munge(config) == "unmunge: Error: no"
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    assert measure.munge(config) is None
+
+
+def test_without_an_answer(root: Path, tmp_path: Path) -> None:
+    """A slurmctld that is down is said once, and what lies in files is looked at all the same."""
+    (tmp_path / "site.yaml").write_text("")
+    slurm = FakeSlurm()
+    slurm.up, slurm.refusals = False, {("config", None): 1}
+    found = {finding.name: finding.verdict for finding in examine(slurm, tmp_path / "site.yaml", str(root))}
+    assert (found["slurmctld"], found["slurm.conf"]) == ("wrong", "cannot tell")
+    assert (found["files"], found["kill switch"]) == ("ok", "ok")
+    assert "Prolog" not in found
