@@ -183,8 +183,7 @@ def restart_node(directory: Path, name: str, subnet: str, ctl: int) -> None:
     """A dead node comes back as it was built: an empty machine with its old name and address."""
     known = machine.load_spec(directory, name)
     pid = machine.start(directory, known)
-    if Path(f"/proc/{ctl}/root/sys/class/net/{name}").exists():  # the kernel removes it a little after the node
-        network.batch([f"link delete {name}"], ctl)
+    network.remove_link(name, ctl)
     network.batch(network.cables({"ctl": ctl, name: pid}, None))
     network.batch(network.ports([name]), ctl)
     _attach(pid, known.address, Network(subnet))

@@ -103,8 +103,21 @@ def used() -> list[Network]:
 
 def remove_host_link(directory: Path) -> None:
     """Remove the host's end, if it is there; the other end goes with it."""
-    if Path("/sys/class/net", host_link(directory)).exists():
-        _ip(["ip", "link", "delete", host_link(directory)])
+    remove_link(host_link(directory))
+
+
+def remove_link(name: str, pid: int | None = None) -> None:
+    """Remove a link of `pid`'s machine (None: the host's), which the kernel may be removing this very moment.
+
+    It does so by itself, a little after the machine at the other end has ended.
+    """
+    there = Path(f"/proc/{pid}/root" if pid else "/", "sys/class/net", name)
+    try:
+        if there.exists():
+            batch([f"link delete {name}"], pid)
+    except SlurmPluginError:
+        if there.exists():
+            raise
 
 
 @contextmanager

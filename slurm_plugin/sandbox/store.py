@@ -121,7 +121,7 @@ def _try_lock(directory: Path) -> int | None:
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:  # removed this very moment, or its parent was
+    except (FileNotFoundError, FileExistsError):  # removed this very moment: mkdir still saw it, open no longer
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
