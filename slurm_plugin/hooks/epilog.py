@@ -8,7 +8,6 @@ import os
 import syslog
 
 import prechecks
-from prechecks.verdict import NODE_PROBLEM
 from slurm_plugin import compiled
 from slurm_plugin.hooks import draining, node_directory
 from slurm_plugin.slurm import connect
@@ -36,11 +35,9 @@ def _recheck(run_directory: str, directory: str, settings: dict[str, object], jo
     except FileNotFoundError:
         return
     context = prechecks.Context("epilog", facts["node"], (), tuple(facts["gpus"]), facts["infiniband"])
-    of_the_node = [check for check in prechecks.CHECKS if check.problem == NODE_PROBLEM]
-    verdicts = prechecks.run(context, settings, checks=of_the_node)
-    for verdict in verdicts:
-        if verdict.failed:
-            syslog.syslog(syslog.LOG_ERR, prechecks.line(context.node, verdict))
+    verdicts = prechecks.run(context, settings, items=prechecks.NODE_ITEMS)
+    for verdict in prechecks.node_problems(verdicts):
+        syslog.syslog(syslog.LOG_ERR, prechecks.line(context.node, verdict))
     reason = prechecks.reason(verdicts, job_id)
     if reason:
         draining.drain(connect(slurm_bin, deadline_s=5.0), context.node, reason)

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import prechecks
 from hostfiles import nodelist
-from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, NODE_PROBLEM, OK, SKIPPED, TIMEOUT
+from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT
 from slurm_plugin.decide import Condition, Health
 from slurm_plugin.hooks import node_directory
 from slurm_plugin.slurm import steps
@@ -172,7 +172,6 @@ def health(report: prechecks.Report) -> Health:
     """A node's condition from its answer."""
     failed = [verdict for verdict in report.items if verdict.failed]
     if failed:
-        of_node = any(verdict.problem == NODE_PROBLEM for verdict in failed)
-        condition: Condition = "node_problem" if of_node else "job_problem"
+        condition: Condition = "node_problem" if prechecks.node_problems(failed) else "job_problem"
         return Health(condition, "; ".join(f"{verdict.keyword}: {verdict.message}" for verdict in failed))
     return Health("unknown" if any(verdict.verdict in _UNKNOWN for verdict in report.items) else "ok")

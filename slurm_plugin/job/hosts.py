@@ -3,12 +3,9 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 
 import hostfiles
-from hostfiles import ports
-
-EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+from slurm_plugin.job.run import master_port, restart_count
 
 
 def main(args: list[str]) -> int:
@@ -16,7 +13,7 @@ def main(args: list[str]) -> int:
     options = _parser().parse_args(args)
     try:
         allocation = _allocation(options)
-        port = ports.master_port(allocation.job_id, allocation.step_id, ports.ephemeral_range(EPHEMERAL.read_text()))
+        port = master_port(allocation.job_id, restart_count(os.environ) if options.nodelist is None else 0)
         text = hostfiles.FORMATS[options.format](allocation, port, options.task)
     except hostfiles.HostfileError as error:
         print(f"slurm-plugin: {error}", file=sys.stderr)

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import hostfiles
+from hostfiles import ports
 from slurm_plugin.errors import UsageError
+
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +18,6 @@ class Run:
     job_id: int
     restart: int  # how often Slurm requeued the job before this run, for whatever reason
     partition: str
-    directory: str  # where the job was submitted from, or --chdir
     allocation: hostfiles.Allocation
 
     @property
@@ -33,8 +36,17 @@ def from_environment(environ: Mapping[str, str], slots: int) -> Run:
         raise UsageError(str(error)) from error
     return Run(
         job_id=int(environ["SLURM_JOB_ID"]),
-        restart=int(environ.get("SLURM_RESTART_COUNT", "0")),
+        restart=restart_count(environ),
         partition=environ.get("SLURM_JOB_PARTITION", ""),
-        directory=environ.get("SLURM_SUBMIT_DIR", "."),
         allocation=allocation,
     )
+
+
+def restart_count(environ: Mapping[str, str]) -> int:
+    """How often Slurm requeued the job before this run; Slurm sets no variable on the first."""
+    return int(environ.get("SLURM_RESTART_COUNT", "0"))
+
+
+def master_port(job_id: int, restart: int) -> int:
+    """The port of rank 0 in this run: another one after a restart, as the old one may still be held."""
+    return ports.master_port(job_id, restart, ports.ephemeral_range(EPHEMERAL.read_text()))

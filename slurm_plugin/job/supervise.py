@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import prechecks
-from hostfiles import nodelist, ports
+from hostfiles import nodelist
 from slurm_plugin import compiled, grant, token
 from slurm_plugin.decide import Action, Attempt, Health, decide
 from slurm_plugin.hooks import node_directory
 from slurm_plugin.job import barrier, files
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
-from slurm_plugin.job.run import Run, from_environment
+from slurm_plugin.job.run import Run, from_environment, master_port
 from slurm_plugin.modes import MODES
 from slurm_plugin.slurm import Slurm, SlurmError, connect
 
-EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # What is left of the settings where they cannot be read: enough to launch.
 UNCHECKED: Mapping[str, Any] = {
     "run_directory": "/run/slurm_plugin",
@@ -75,7 +74,7 @@ class Supervisor:
         self.options, self.job, self.site, self.door, self.environ = options, run, site, door, environ
         self.mode = MODES[options.mode]
         self.files = files.directory(Path.cwd(), run.job_id)
-        self.port = ports.master_port(run.job_id, run.restart, ports.ephemeral_range(EPHEMERAL.read_text()))
+        self.port = master_port(run.job_id, run.restart)
         self.node_directory = node_directory.name(run.job_id, run.restart)
 
     def attempt(self, launcher: Launcher) -> Action:

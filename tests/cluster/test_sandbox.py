@@ -5,9 +5,7 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,18 +13,9 @@ import pytest
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.sandbox import Sandbox, machine
 from slurm_plugin.sandbox.faults import FAULTS
+from tests.cluster.command import COMMAND, until
 
 pytestmark = pytest.mark.cluster
-
-COMMAND = (sys.executable, "-m", "slurm_plugin", "sandbox", "--dir")
-
-
-def until(true: Callable[[], object], seconds: float = 15.0) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"not true after {seconds} s"
-        time.sleep(0.05)
 
 
 def faults_of(box: Sandbox, node: str) -> tuple[str, ...]:

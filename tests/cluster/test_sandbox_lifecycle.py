@@ -2,9 +2,8 @@
 
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,18 +11,9 @@ import pytest
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.sandbox import Sandbox, build, machine, network
+from tests.cluster.command import COMMAND, until
 
 pytestmark = pytest.mark.cluster
-
-COMMAND = (sys.executable, "-m", "slurm_plugin", "sandbox", "--dir")
-
-
-def until(true: Callable[[], object], seconds: float = 15.0) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"not true after {seconds} s"
-        time.sleep(0.05)
 
 
 @pytest.fixture

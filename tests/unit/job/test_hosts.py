@@ -3,6 +3,7 @@
 import pytest
 
 from slurm_plugin.job import hosts
+from slurm_plugin.job.run import master_port
 
 
 @pytest.fixture
@@ -67,3 +68,14 @@ def test_wrong_usage(environ: pytest.MonkeyPatch, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         hosts.main(arguments)
     assert caught.value.code == 2
+
+
+def test_the_port_of_a_restart_is_the_supervisors(
+    environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is printed inside a restarted job is what its program was given."""
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_RESTART_COUNT": "2"}.items():
+        environ.setenv(name, value)
+    assert hosts.main(["pytorch"]) == 0
+    assert f"MASTER_PORT={master_port(7, 2)}\n" in capsys.readouterr().out
+    assert master_port(7, 2) != master_port(7, 0)
