@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from hostfiles import openmpi, pytorch
-from hostfiles.allocation import Allocation, Host, from_lists, from_slurm
+from hostfiles.allocation import Allocation, Device, Host, from_lists, from_slurm
 from hostfiles.errors import HostfileError
 
-__all__ = ["FORMATS", "Allocation", "Host", "HostfileError", "from_lists", "from_slurm"]
+__all__ = ["FORMATS", "Allocation", "Device", "Host", "HostfileError", "from_lists", "from_slurm"]
 
 # name: what makes the text from the allocation, the port of rank 0, and the task that asks (None: the first node)
 FORMATS: Mapping[str, Callable[[Allocation, int, int | None], str]] = {

@@ -15,21 +15,46 @@ from hostfiles.nodelist import expand, expand_counts, fold, is_name
 _ELSEWHERE = "run this inside a job, or give --nodelist"
 
 
-class Host(namedtuple("Host", "name slots tasks")):
-    """One node: `slots` is its accelerators (1 on a CPU-only node), `tasks` the tasks that Slurm starts there."""
+class Device(namedtuple("Device", "id ip super_id")):
+    """One accelerator with a network of its own (Ascend): its physical id, its address, its id in a super pod."""
+
+    __slots__ = ()
+    id: int
+    ip: str  # empty where it is not known
+    super_id: int | None
+
+    def __new__(cls, id: int, ip: str = "", super_id: int | None = None) -> Device:  # noqa: A002 - the format's word
+        """Raises HostfileError for an id below 0."""
+        if id < 0 or (super_id is not None and super_id < 0):
+            raise HostfileError(f"device {id}, super device {super_id}; ids count from 0")
+        return super().__new__(cls, id, ip, super_id)
+
+
+class Host(namedtuple("Host", "name slots tasks address devices")):
+    """One node: `slots` is its accelerators (1 on a CPU-only node), `tasks` the tasks that Slurm starts there.
+
+    `address` and `devices` are known where somebody looked: rank tables need both.
+    """
 
     __slots__ = ()
     name: str
     slots: int
     tasks: int
+    address: str  # empty where it is not known
+    devices: tuple[Device, ...]
 
-    def __new__(cls, name: str, slots: int = 1, tasks: int = 1) -> Host:
-        """Raises HostfileError for a name that no host can have, and for less than one slot or task."""
+    def __new__(
+        cls, name: str, slots: int = 1, tasks: int = 1, address: str = "", devices: tuple[Device, ...] = ()
+    ) -> Host:
+        """Raises HostfileError for a name that no host can have, less than one slot or task, other than a device a
+        slot, and a device that stands twice."""
         if not is_name(name):
             raise HostfileError(f"{name!r} is no host name; letters, digits, '.', '_' and '-' make one")
         if slots < 1 or tasks < 1:
             raise HostfileError(f"{name}: {slots} slots and {tasks} tasks; each is at least 1")
-        return super().__new__(cls, name, slots, tasks)
+        if devices and len({device.id for device in devices}) != slots:
+            raise HostfileError(f"{name}: {slots} slots, and devices {[device.id for device in devices]}; one a slot")
+        return super().__new__(cls, name, slots, tasks, address, devices)
 
 
 class Allocation(namedtuple("Allocation", "hosts job_id step_id")):
