@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from math import prod
+from operator import itemgetter
 
 from hostfiles.errors import HostfileError
 
@@ -121,45 +123,46 @@ def fold(names: Sequence[str]) -> str:
     """
     if not names:
         raise HostfileError("no names to fold into a node list")
+    whole = ",".join(names)
+    if not _PLAIN_LIST.fullmatch(whole) or whole.count(",") != len(names) - 1:  # one match for all, as in expand
+        wrong = next(name for name in names if not is_name(name))
+        raise HostfileError(f"{wrong!r} is no host name; letters, digits, '.', '_' and '-' make one")
     items: list[str] = []
-    for prefix, numbers in _runs(names):
-        ranges = list(_ranges(numbers))
-        single = len(ranges) == 1 and "-" not in ranges[0]
-        items.append(prefix + ranges[0] if single else f"{prefix}[{','.join(ranges)}]")
+    for (prefix, numbered), runs in groupby(_runs(names), key=itemgetter(0, 1)):
+        ranges = [text for _, _, text in runs]
+        if not numbered:
+            items += [prefix] * len(ranges)
+        elif len(ranges) == 1 and "-" not in ranges[0]:
+            items.append(prefix + ranges[0])
+        else:
+            items.append(f"{prefix}[{','.join(ranges)}]")
     return ",".join(items)
 
 
-def _runs(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Neighbours that differ only in their last number: the text before it, and those digits."""
-    shared: str | None = None
-    numbers: list[str] = []
+def _runs(names: Sequence[str]) -> Iterator[tuple[str, bool, str]]:
+    """Neighbours whose last numbers count up by one: the text before them, whether there is a number, and the range.
+
+    A range has the width of its first number: 9 10 and 09 10 are one each, 9 010 and 009 10 are not.
+    """
+    shared = first = last = ""
+    following = end = width = -1
     for name in names:
-        if not is_name(name):
-            raise HostfileError(f"{name!r} is no host name; letters, digits, '.', '_' and '-' make one")
         prefix = name.rstrip("0123456789")
-        prefix = max(prefix, name[:-_SLURM_MAX_DIGITS], key=len)
         digits = name[len(prefix) :]
-        if digits and prefix == shared and numbers[0]:
-            numbers.append(digits)
-            continue
-        if shared is not None:
-            yield shared, numbers
-        shared, numbers = prefix, [digits]
-    if shared is not None:
-        yield shared, numbers
-
-
-def _ranges(numbers: Sequence[str]) -> Iterator[str]:
-    """Digit strings as numbers and ranges: 08 09 10 2 -> 08-10 2. A range has the width of its first number."""
-    first = last = numbers[0]
-    for digits in numbers[1:]:
-        following = str(int(last) + 1).zfill(len(first))
-        if digits == following and int(digits) - int(first) < SLURM_MAX_RANGE:
+        size = len(digits)
+        if size > _SLURM_MAX_DIGITS:
+            prefix, digits, size = name[:-_SLURM_MAX_DIGITS], digits[-_SLURM_MAX_DIGITS:], _SLURM_MAX_DIGITS
+        number = int(digits) if size else -2  # no number follows on -2, and -2 on none
+        fits = size == width or (size > width and digits[:1] != "0")
+        if number == following and fits and prefix == shared and number < end:
             last = digits
-            continue
-        yield first if first == last else f"{first}-{last}"
-        first = last = digits
-    yield first if first == last else f"{first}-{last}"
+        else:
+            if width >= 0:
+                yield shared, width > 0, first if first is last else f"{first}-{last}"
+            shared, first, last, width = prefix, digits, digits, size
+            end = number + SLURM_MAX_RANGE
+        following = number + 1
+    yield shared, width > 0, first if first is last else f"{first}-{last}"
 
 
 def expand_counts(text: str) -> list[int]:
