@@ -1,20 +1,41 @@
 """Allocation in, launch text out: node lists, hostfiles and rendezvous variables. Pure, standard library only.
 
-A new format is one small file and one line in FORMATS.
+A new format is one small file and one line in FORMATS. What it takes beyond allocation, port and task are keyword
+arguments of its function, named in OPTIONS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hostfiles import openmpi, pytorch
-from hostfiles.allocation import Allocation, Device, Host, from_lists, from_slurm
+from hostfiles import deepspeed, horovod, intelmpi, mpich, openmpi, pytorch, tensorflow
+from hostfiles.allocation import Allocation, Device, Host, from_lists
+from hostfiles.environment import from_slurm
 from hostfiles.errors import HostfileError
 
-__all__ = ["FORMATS", "Allocation", "Device", "Host", "HostfileError", "from_lists", "from_slurm"]
+__all__ = [
+    "FORMATS",
+    "OPTIONS",
+    "PER_TASK",
+    "Allocation",
+    "Device",
+    "Host",
+    "HostfileError",
+    "from_lists",
+    "from_slurm",
+]
 
-# name: what makes the text from the allocation, the port of rank 0, and the task that asks (None: the first node)
-FORMATS: Mapping[str, Callable[[Allocation, int, int | None], str]] = {
+# name: what makes the text from the allocation, the port of rank 0, and the task that asks (None: none in particular)
+FORMATS: Mapping[str, Callable[..., str]] = {
     "openmpi": lambda allocation, _port, _task: openmpi.text(allocation),
+    "mpich": lambda allocation, _port, _task: mpich.text(allocation),
+    "intelmpi": lambda allocation, _port, _task: intelmpi.text(allocation),
+    "horovod": lambda allocation, _port, _task: horovod.text(allocation),
+    "deepspeed": lambda allocation, _port, _task: deepspeed.text(allocation),
     "pytorch": pytorch.text,
+    "tensorflow": tensorflow.text,
 }
+
+# the options that a format takes besides, and the formats that are always for one task (in a step: the one that asks)
+OPTIONS: Mapping[str, tuple[str, ...]] = {"pytorch": ("node",), "tensorflow": ("ps", "chief", "evaluator")}
+PER_TASK: tuple[str, ...] = ("tensorflow",)

@@ -7,12 +7,11 @@ cost it 8 ms on every node of every job.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Sequence
 
+from hostfiles.distribution import normal, places
 from hostfiles.errors import HostfileError
 from hostfiles.nodelist import expand, expand_counts, fold, is_name
-
-_ELSEWHERE = "run this inside a job, or give --nodelist"
 
 
 class Device(namedtuple("Device", "id ip super_id")):
@@ -57,19 +56,23 @@ class Host(namedtuple("Host", "name slots tasks address devices")):
         return super().__new__(cls, name, slots, tasks, address, devices)
 
 
-class Allocation(namedtuple("Allocation", "hosts job_id step_id")):
+class Allocation(namedtuple("Allocation", "hosts job_id step_id distribution")):
     """At least one host, each once, in the order of the node list: rank 0 lives on the first.
 
     `step_id` tells steps that run side by side apart (only the port depends on it); 0 where there is one.
+    `distribution` says which rank runs where: `block`, `cyclic` or `plane=N`.
     """
 
     __slots__ = ()
     hosts: tuple[Host, ...]
     job_id: int
     step_id: int
+    distribution: str
 
-    def __new__(cls, hosts: tuple[Host, ...], job_id: int = 0, step_id: int = 0) -> Allocation:
-        """Raises HostfileError for no hosts, a host that stands twice, and an id below 0."""
+    def __new__(
+        cls, hosts: tuple[Host, ...], job_id: int = 0, step_id: int = 0, distribution: str = "block"
+    ) -> Allocation:
+        """Raises HostfileError for no hosts, a host that stands twice, an id below 0, and an unknown distribution."""
         if not hosts:
             raise HostfileError("an allocation without hosts; at least one is needed")
         if job_id < 0 or step_id < 0:
@@ -79,7 +82,7 @@ class Allocation(namedtuple("Allocation", "hosts job_id step_id")):
             if host.name in seen:
                 raise HostfileError(f"the host {host.name} stands twice in an allocation; each is there once")
             seen.add(host.name)
-        return super().__new__(cls, hosts, job_id, step_id)
+        return super().__new__(cls, hosts, job_id, step_id, normal(distribution))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,53 +104,33 @@ class Allocation(namedtuple("Allocation", "hosts job_id step_id")):
         """The tasks that Slurm starts on all hosts."""
         return sum(host.tasks for host in self.hosts)
 
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """For each rank the index of its host and its rank there, as srun has SLURM_NODEID and SLURM_LOCALID."""
+        return places([host.tasks for host in self.hosts], self.distribution)
 
-def from_slurm(environ: Mapping[str, str], slots: int | None = None) -> Allocation:
-    """The allocation that the variables of a batch script or a step describe.
 
-    `slots` None means the accelerators of a node: SLURM_GPUS_ON_NODE, else the number of ids in SLURM_JOB_GPUS,
-    else 1. Without SLURM_TASKS_PER_NODE every node has one task. Raises HostfileError outside a job, and where the
-    variables contradict each other.
+def from_lists(
+    nodelist: str,
+    *,
+    slots: int | Sequence[int] = 1,
+    tasks_per_node: str | None = None,
+    job_id: int = 0,
+    step_id: int = 0,
+    distribution: str = "block",
+) -> Allocation:
+    """An allocation from Slurm's short forms, `n[1-3]` and `4(x2),2`; `slots` is one number, or one for each node.
+
+    Raises HostfileError where they do not fit.
     """
-    nodelist = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
-    if not nodelist:
-        raise HostfileError(f"neither SLURM_JOB_NODELIST nor SLURM_NODELIST is set; {_ELSEWHERE}")
-    return from_lists(
-        nodelist,
-        slots=_accelerators(environ) if slots is None else slots,
-        tasks_per_node=environ.get("SLURM_TASKS_PER_NODE"),
-        job_id=_number(environ, "SLURM_JOB_ID") or 0,
-    )
-
-
-def from_lists(nodelist: str, *, slots: int = 1, tasks_per_node: str | None = None, job_id: int = 0) -> Allocation:
-    """An allocation from Slurm's short forms, `n[1-3]` and `4(x2),2`. Raises HostfileError where they do not fit."""
     names = expand(nodelist)
     tasks = expand_counts(tasks_per_node) if tasks_per_node else [1] * len(names)
-    if len(tasks) != len(names):
-        raise HostfileError(
-            f"{len(names)} nodes in {_shown(nodelist)}, and {len(tasks)} task counts in {tasks_per_node!r}"
-        )
-    hosts = tuple(Host(name, slots, count) for name, count in zip(names, tasks, strict=True))
-    return Allocation(hosts, job_id)
-
-
-def _accelerators(environ: Mapping[str, str]) -> int:
-    """Accelerators of this node, at least 1; a job has as many on each of its nodes."""
-    count = _number(environ, "SLURM_GPUS_ON_NODE")
-    if count is None and (ids := environ.get("SLURM_JOB_GPUS")):
-        count = len(expand(f"gpu[{ids}]"))  # the ids read `0,1,3`, a form of the same kind
-    return count or 1
-
-
-def _number(environ: Mapping[str, str], name: str) -> int | None:
-    """A whole number from the environment; None where the variable is missing or empty."""
-    text = environ.get(name)
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit()):
-        raise HostfileError(f"{name} is {text[:40]!r}; a whole number is wanted; {_ELSEWHERE}")
-    return int(text)
+    each = [slots] * len(names) if isinstance(slots, int) else slots
+    for what, counts in (("task", tasks), ("slot", each)):
+        if len(counts) != len(names):
+            shown = repr(tasks_per_node) if what == "task" else list(counts)[:10]
+            raise HostfileError(f"{len(names)} nodes in {_shown(nodelist)}, and {len(counts)} {what} counts in {shown}")
+    return Allocation(tuple(map(Host, names, each, tasks)), job_id, step_id, distribution)
 
 
 def _shown(nodelist: str) -> str:

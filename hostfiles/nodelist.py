@@ -106,7 +106,11 @@ def _numbers(text: str, ranges: str, at: int) -> list[str]:
 
 
 def _unexpected(character: str) -> str:
-    known = {"[": "a '[' that is not closed", "]": "a ']' that closes nothing"}
+    known = {
+        "[": "a '[' that is not closed",
+        "]": "a ']' that closes nothing",
+        ":": "a ':', which no host's name has (an IPv6 address has no form in a hostfile)",
+    }
     return known.get(character) or f"the character {character!r}"
 
 

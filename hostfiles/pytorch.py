@@ -5,7 +5,9 @@
   and meanings are torchrun's own. Its TORCHELASTIC_* are left out on purpose: with them set, torch looks for
   torchrun's agent.
 
-Ranks go over the hosts block by block, as srun's default distribution does. All values are strings.
+Ranks go over the hosts as the allocation's distribution says, srun's own. All values are strings. The
+consumers' sources: torch/distributed/rendezvous.py (env://), and for what torchrun sets
+torch/distributed/elastic/agent/server/local_elastic_agent.py.
 """
 
 from hostfiles.allocation import Allocation
@@ -40,24 +42,22 @@ def shared_rank_variables(allocation: Allocation, port: int) -> dict[str, str]:
 
 def rank_variables(allocation: Allocation, task: int, port: int) -> dict[str, str]:
     """For the program in task `task` (from 0, SLURM_PROCID): RANK is that number, GROUP_RANK its node's index."""
-    first = 0
-    for node_index, host in enumerate(allocation.hosts):
-        if first <= task < first + host.tasks:
-            return {
-                **shared_rank_variables(allocation, port),
-                "RANK": str(task),
-                "ROLE_RANK": str(task),
-                "LOCAL_RANK": str(task - first),
-                "LOCAL_WORLD_SIZE": str(host.tasks),
-                "GROUP_RANK": str(node_index),
-            }
-        first += host.tasks
-    raise HostfileError(f"task {task} of {allocation.tasks}; tasks count from 0")
+    if not 0 <= task < allocation.tasks:
+        raise HostfileError(f"task {task} of {allocation.tasks}; tasks count from 0")
+    node_index, local = allocation.places[task]
+    return {
+        **shared_rank_variables(allocation, port),
+        "RANK": str(task),
+        "ROLE_RANK": str(task),
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(allocation.hosts[node_index].tasks),
+        "GROUP_RANK": str(node_index),
+    }
 
 
-def text(allocation: Allocation, port: int, task: int | None = None) -> str:
-    """Shell lines that export the variables of one rank, or, without a task, those of the first node's launcher."""
-    return exports(node_variables(allocation, 0, port) if task is None else rank_variables(allocation, task, port))
+def text(allocation: Allocation, port: int, task: int | None = None, *, node: int = 0) -> str:
+    """Shell lines that export the variables of one rank, or, without a task, those of the launcher on node `node`."""
+    return exports(node_variables(allocation, node, port) if task is None else rank_variables(allocation, task, port))
 
 
 def exports(variables: dict[str, str]) -> str:
