@@ -23,6 +23,24 @@ NAMES = st.lists(
     min_size=1,
     max_size=40,
 )
+RANGES = st.lists(
+    st.tuples(st.integers(0, 120), st.integers(0, 12), st.integers(1, 4)).map(
+        lambda part: f"{part[0]:0{part[2]}d}" + (f"-{part[0] + part[1]:0{part[2]}d}" if part[1] else "")
+    ),
+    min_size=1,
+    max_size=4,
+).map(lambda parts: f"[{','.join(parts)}]")
+LISTS = st.lists(
+    st.one_of(
+        st.from_regex(r"[a-z][a-z0-9.-]{0,5}", fullmatch=True),
+        st.tuples(st.from_regex(r"[a-z][a-z0-9-]{0,4}", fullmatch=True), RANGES).map("".join),
+        st.tuples(st.sampled_from(["r", "rack-", "c0"]), RANGES, st.sampled_from(["n", "s", "-n"]), RANGES).map(
+            "".join
+        ),
+    ),
+    min_size=1,
+    max_size=6,
+).map(",".join)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +82,11 @@ def test_expand(text: str, names: str) -> None:
         ("n[[1]]", "node list 'n[[1]]', character 2: a '[' that is not closed"),
         ("n 1", "node list 'n 1', character 2: the character ' '"),
         ("n1\n", "node list 'n1\\n', character 3: the character '\\n'"),
+        (
+            "fe80::1",
+            "node list 'fe80::1', character 5: a ':', which no host's name has (an IPv6 address has no form in a"
+            " hostfile)",
+        ),
         ("n\x00", "node list 'n\\x00', character 2: the character '\\x00'"),
         ("n1;id", "node list 'n1;id', character 3: the character ';'"),
         ("-w", "node list '-w', character 1: a name that begins with '-': '-w'"),
@@ -203,6 +226,26 @@ def test_scontrol_reads_the_same_names(slurm_conf: Path) -> None:
 
     collect()
     assert scontrol_names(slurm_conf, [fold(names) for names in generated]) == generated
+
+
+@pytest.mark.skipif(shutil.which("scontrol") is None, reason="needs scontrol")
+def test_scontrol_reads_every_form_the_same(slurm_conf: Path) -> None:
+    """Thousands of lists in Slurm's own forms: padding, mixed width, several brackets, digits behind them, doubles."""
+    generated: list[str] = []
+
+    @settings(max_examples=2000, database=None)
+    @given(LISTS)
+    def collect(text: str) -> None:
+        generated.append(text)
+
+    collect()
+    ours = [expand(text) for text in generated]
+    differing = [
+        (text, one, other)
+        for text, one, other in zip(generated, ours, scontrol_names(slurm_conf, generated), strict=True)
+        if one != other
+    ]
+    assert differing == []
 
 
 @pytest.mark.skipif(shutil.which("scontrol") is None, reason="needs scontrol")

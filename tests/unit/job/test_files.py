@@ -1,6 +1,7 @@
 """The job's own directory: whole files, and a history that survives what users and crashes do to it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,22 @@ def test_write(tmp_path: Path) -> None:
     for text in ("n1 slots=4\n" * 100, "n2 slots=4\n"):
         files.write(tmp_path / "hostfile", text)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"hostfile": "n2 slots=4\n"}
+
+
+@pytest.mark.parametrize("broken", ["fsync", "replace"])
+def test_a_write_that_fails_leaves_the_old_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """And nothing beside it, wherever it failed."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "hostfile").write_text("old")
+    monkeypatch.setattr(os if broken == "fsync" else Path, broken, full)
+    with pytest.raises(OSError, match="No space"):
+        files.write(tmp_path / "hostfile", "new")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"hostfile": "old"}
 
 
 def test_record(tmp_path: Path) -> None:

@@ -1,7 +1,12 @@
 """`slurm-plugin hosts`: formats inside a job and for a list given by hand."""
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
+from hostfiles import FORMATS
 from slurm_plugin.job import hosts
 from slurm_plugin.job.run import master_port
 
@@ -9,8 +14,9 @@ from slurm_plugin.job.run import master_port
 @pytest.fixture
 def environ(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """An environment without a job."""
-    for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_NODEID", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name.startswith("SLURM"):
+            monkeypatch.delenv(name)
     return monkeypatch
 
 
@@ -49,6 +55,26 @@ def test_pytorch(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         (["openmpi", "--nodelist=n[1-2]", "--tasks-per-node=1"], "slurm-plugin: 2 nodes in "),
         (["pytorch", "--nodelist=n1", "--job-id=-1"], "slurm-plugin: "),
         (["pytorch", "--nodelist=n[1-2]", "--task=2"], "slurm-plugin: "),
+        (["pytorch", "--nodelist=n[1-2]", "--node=2"], "slurm-plugin: node 2 of 2; nodes count from 0"),
+        (
+            ["mpich", "--nodelist=fe80::1"],
+            "slurm-plugin: node list 'fe80::1', character 5: a ':', which no host's name has",
+        ),
+        (["mpich", "--nodelist=n[1-2]", "--slots=4(x3)"], "slurm-plugin: 2 nodes in 'n[1-2]', and 3 slot counts in "),
+        (
+            ["deepspeed", "--nodelist=n1,n1"],
+            "slurm-plugin: the host n1 stands twice in an allocation; each is there once",
+        ),
+        (["mpich", "--nodelist=n1", "--ps=1"], "slurm-plugin: --ps is no option of mpich; tensorflow takes it"),
+        (
+            ["tensorflow", "--nodelist=n1", "--node=0"],
+            "slurm-plugin: --node is no option of tensorflow; pytorch takes it",
+        ),
+        (["tensorflow", "--nodelist=n1", "--ps=1"], "slurm-plugin: 1 tasks, 1 parameter servers"),
+        (
+            ["pytorch", "--nodelist=n1", "--distribution=arbitrary"],
+            "slurm-plugin: the distribution 'arbitrary'; block, ",
+        ),
     ],
 )
 def test_cannot_be_read(
@@ -62,7 +88,10 @@ def test_cannot_be_read(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["openmpi", "--slots=x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["nonsense"], ["openmpi", "--slots=x"], ["openmpi", "--job-id=7"], ["pytorch", "--distribution=block"]],
+)
 def test_wrong_usage(environ: pytest.MonkeyPatch, arguments: list[str]) -> None:
     """Exit 2 for words that are not known."""
     with pytest.raises(SystemExit) as caught:
@@ -79,3 +108,74 @@ def test_the_port_of_a_restart_is_the_supervisors(
     assert hosts.main(["pytorch"]) == 0
     assert f"MASTER_PORT={master_port(7, 2)}\n" in capsys.readouterr().out
     assert master_port(7, 2) != master_port(7, 0)
+
+
+JOB = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NODELIST": "n[1-4]",
+    "SLURM_TASKS_PER_NODE": "4(x3),2",
+    "SLURM_GPUS_ON_NODE": "4",
+    "SLURM_DISTRIBUTION": "plane=2",
+}
+BY_HAND = ["--nodelist=n[1-4]", "--tasks-per-node=4(x3),2", "--slots=4", "--distribution=plane=2", "--job-id=7"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--task=9"]])
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_job_and_its_description_give_the_same(
+    environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str, arguments: list[str]
+) -> None:
+    """Inside from Slurm's variables, outside from the options."""
+    assert hosts.main([form, *BY_HAND, *arguments]) == 0
+    by_hand = capsys.readouterr().out
+    for name, value in JOB.items():
+        environ.setenv(name, value)
+    assert hosts.main([form, *arguments]) == 0
+    assert capsys.readouterr().out == by_hand != ""
+
+
+def test_in_a_step_the_answer_is_for_who_asks(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own task, or its own node, among the nodes of the step."""
+    step = {"SLURM_STEP_ID": "1", "SLURM_STEP_NODELIST": "n[2-3]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
+    for name, value in {**JOB, **step, "SLURM_PROCID": "3", "SLURM_NODEID": "1"}.items():
+        environ.setenv(name, value)
+    assert hosts.main(["pytorch"]) == 0
+    said = capsys.readouterr().out
+    assert "MASTER_ADDR=n2\n" in said
+    assert "WORLD_SIZE=2\nexport RANK=1\n" in said
+    assert hosts.main(["tensorflow", "--ps=1", "--chief"]) == 0
+    said = capsys.readouterr().out.removeprefix("export TF_CONFIG='").removesuffix("'\n")
+    assert json.loads(said)["task"] == {"type": "ps", "index": 0}
+
+
+def test_the_port_of_a_step(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Steps side by side have ports of their own; in a job of ours every step tells the one that the program has."""
+    said = []
+    for step, ours in ((None, None), ("0", None), ("1", None), ("1", "0")):
+        for name, value in {**JOB, "SLURM_STEP_NODELIST": "n1", "SLURM_STEP_TASKS_PER_NODE": "1"}.items():
+            environ.setenv(name, value)
+        if step:
+            environ.setenv("SLURM_STEP_ID", step)
+        if ours:
+            environ.setenv("SLURM_PLUGIN_ATTEMPT", ours)
+        assert hosts.main(["pytorch"]) == 0
+        said.append(capsys.readouterr().out.split("MASTER_PORT=")[1].split()[0])
+    assert said[0] == said[1] == said[3] != said[2]
+
+
+def test_output(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file as a whole, nothing else in its directory, nothing printed; an error leaves the old one."""
+    path = tmp_path / "hostfile"
+    assert hosts.main(["mpich", "--nodelist=n[1-2]", "--slots=2", f"--output={path}"]) == 0
+    assert hosts.main(["mpich", "--nodelist=n[1-2", f"--output={path}"]) == 2
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"hostfile": "n1:2\nn2:2\n"}
+    assert capsys.readouterr().out == ""
+
+
+def test_output_that_cannot_be_written(
+    environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One line that names the file."""
+    path = tmp_path / "missing" / "hostfile"
+    assert hosts.main(["mpich", "--nodelist=n1", f"--output={path}"]) == 2
+    assert capsys.readouterr().err == f"slurm-plugin: {path}: No such file or directory; nothing was written\n"
