@@ -1,6 +1,7 @@
 """The documentation says what the code says: tables, names, defaults, links and commands."""
 
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,14 @@ import msgspec
 import pytest
 
 import prechecks
+from hostfiles import FORMATS, ports
 from slurm_plugin import after_run, decide, siteconfig
 from slurm_plugin.__main__ import NODE_SIDE
 from slurm_plugin.cli import COMMANDS, cli
 from slurm_plugin.decide import DO_NOT_RESTART
 from slurm_plugin.grant import Grant
 from slurm_plugin.hooks import HOOKS, NODE_IS_BAD
+from slurm_plugin.job import hosts
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.spec import Spec
@@ -103,6 +106,22 @@ def _seconds(verb: str, given: str) -> tuple[str, ...]:
         return HOOKS
     command = cli.get_command(click.Context(cli), verb)
     return tuple(command.commands) if isinstance(command, click.Group) else (given,)
+
+
+def test_hostfiles_that_are_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of docs/hosts.md print what stands below them, with Linux's usual ephemeral ports."""
+    monkeypatch.setattr(hosts, "master_port", ports.master_port)
+    blocks = re.findall(r"```console\n(.*?)```", page("hosts.md"), re.DOTALL)
+    shown = [part.split("\n", 1) for block in blocks for part in block.split("$ slurm-plugin hosts ")[1:]]
+    assert len(shown) == 5
+    for command, output in shown:
+        assert hosts.main(shlex.split(command)) == 0
+        assert capsys.readouterr().out == output
+
+
+def test_every_format_is_in_the_table() -> None:
+    """And in its order."""
+    assert tuple(words(row[0])[0] for row in rows(page("hosts.md"), "format")) == tuple(FORMATS)
 
 
 def keys(kind: type[msgspec.Struct], before: str = "") -> Iterator[tuple[str, str]]:
