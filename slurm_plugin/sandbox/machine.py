@@ -17,6 +17,7 @@ from slurm_plugin.errors import MissingError, SlurmPluginError
 MARKER: Final = "slurm_plugin-sandbox-machine"
 INIT: Final = Path(__file__).with_name("init.py")
 PYTHON: Final = "/usr/bin/python3"
+PASSED_ON: Final = ("SLURM_PLUGIN_BACKEND",)  # of the caller's environment, into machines
 START_DEADLINE_S: Final = 20.0
 END_DEADLINE_S: Final = 15.0
 # What a program in a machine inherits, whatever shell `sandbox run` was typed in: the limits that `up` ran with.
@@ -154,9 +155,9 @@ def enter_argv(pid: int, argv: Sequence[str], *, user: str = "root", directory: 
 
 
 def environment(user: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The clean environment of a program in a machine; of the caller's own only TERM is passed."""
+    """The clean environment of a program in a machine; of the caller's own only PASSED_ON and TERM are passed."""
     home = "/root" if user == "root" else f"/home/{user}"
-    return {
+    return {name: environ[name] for name in PASSED_ON if name in environ} | {
         "HOME": home,
         "USER": user,
         "LOGNAME": user,
