@@ -13,6 +13,7 @@ from slurm_plugin.after_run import (
     Count,
     Drop,
     Ended,
+    Release,
     Start,
     Step,
     Wait,
@@ -22,6 +23,7 @@ from slurm_plugin.after_run import (
 )
 from slurm_plugin.grant import Grant, written
 from slurm_plugin.slurm import ENDED, Job, Node
+from slurm_plugin.slurm.releases import HELD_BY_LIMIT
 from tests import fakes
 
 ENDED_RUN = Ended(7, 1, ("n1", "n2"))
@@ -47,6 +49,39 @@ TABLE: dict[str, tuple[Job | None, dict[str, Node], float, Step]] = {
     "gone": (None, NODES, 0, Drop("the job has ended")),
     **{f"ended: {each}": (given_job(each), NODES, 0, Drop("the job has ended")) for each in sorted(ENDED)},
     "completing": (given_job("COMPLETING"), NODES, 9, Wait()),
+    "requeued by Slurm itself, at once": (given_job("EXPEDITING"), NODES, 9, Wait()),
+    "held by Slurm's limit, not counted": (
+        given_job("REQUEUE_HOLD", reason=HELD_BY_LIMIT),
+        NODES,
+        9,
+        Count(COUNTED, ("n8", "n2")),
+    ),
+    "held by Slurm's limit, counted": (
+        given_job("REQUEUE_HOLD", reason=HELD_BY_LIMIT, grant=COUNTED),
+        NODES,
+        9,
+        Release(),
+    ),
+    "held by Slurm's limit, no restart left": (
+        given_job("REQUEUE_HOLD", reason=HELD_BY_LIMIT, grant=USED_UP),
+        NODES,
+        9,
+        Cancel(replace(USED_UP, last="no restart left after n2: gpu-check: 3 of 4 GPUs")),
+    ),
+    "held by Slurm's limit, not by our doing": (given_job("REQUEUE_HOLD", reason=HELD_BY_LIMIT), FINE, 9, NOT_OURS),
+    "requeued and held by somebody": (
+        given_job("REQUEUE_HOLD", reason="job requeued in held state", grant=COUNTED),
+        NODES,
+        9,
+        Drop("somebody holds it"),
+    ),
+    "a reason left behind by a resume": (
+        given_job(),
+        {"n1": FINE["n1"], "n2": fakes.node("n2", "IDLE", reason=BAD)},
+        9,
+        NOT_OURS,
+    ),
+    "in a state that is not known": (given_job("UNKNOWN"), NODES, 9, Wait()),
     "completing, without a grant": (given_job("COMPLETING", grant=None), NODES, 9, Wait()),
     "running again, not counted": (given_job("RUNNING"), NODES, 0, Count(COUNTED, ("n8", "n2"))),
     "running again, counted": (given_job("RUNNING", grant=COUNTED), NODES, 0, Drop("it runs again")),
@@ -187,8 +222,8 @@ def test_failures_without_end(granted: int, requeues: list[str]) -> None:
         job = replace(job, state="RUNNING" if kind == "ours, runs again unseen" else "PENDING", restarts=number + 1)
         bad = f"n{number}"
         ended = Ended(7, job.restarts, (bad,))
-        reason = "" if kind == "not ours" else BAD
-        found = step(ended, job, {bad: fakes.node(bad, reason=reason)}, [], 0)
+        node = fakes.node(bad) if kind == "not ours" else fakes.node(bad, "IDLE", "DRAIN", reason=BAD)
+        found = step(ended, job, {bad: node}, [], 0)
         if kind == "not ours":
             assert found == NOT_OURS
         elif isinstance(found, Cancel):
@@ -201,6 +236,6 @@ def test_failures_without_end(granted: int, requeues: list[str]) -> None:
             assert found.grant.requeues == counted
             job = replace(job, admin_comment=written(job.admin_comment, found.grant))
             for _ in range(3):  # looking again counts nothing twice
-                again = step(ended, job, {bad: fakes.node(bad, reason=reason)}, [], 0)
+                again = step(ended, job, {bad: node}, [], 0)
                 assert again == (Wait() if job.state == "PENDING" else Drop("it runs again"))
     pytest.fail(f"{counted} restarts of {granted} granted, and no end")
