@@ -32,6 +32,7 @@ UNCHECKED: Mapping[str, Any] = {
     "prechecks": {"deadline_s": 10.0},
 }
 ENDED_BY_SLURM = 143  # 128 + SIGTERM
+CONTROLLER_AWAY_S = 300.0  # a slurmctld that restarts or fails over; nothing could start or be requeued meanwhile
 KILL_WAIT_S = 120.0  # how long we wait for Slurm to end us after a requeue; KillWait is 30 s unless a site says else
 
 
@@ -45,7 +46,8 @@ def main(options: argparse.Namespace) -> int:
     if _deployed() and (compiled.site_root() / compiled.KILL_SWITCH).exists():
         say("slurm_plugin is switched off on this site: the program runs unchecked, and no fault restarts it")
         options.retries = 0  # a requeue without our hooks would wait 121 s and never be counted
-    supervisor = Supervisor(options, from_environment(os.environ, options.slots), site, connect(), os.environ)
+    door = connect(patience_s=CONTROLLER_AWAY_S, say=say)
+    supervisor = Supervisor(options, from_environment(os.environ, options.slots), site, door, os.environ)
     with Launcher() as launcher:
         action = supervisor.attempt(launcher)
     return supervisor.act(action)

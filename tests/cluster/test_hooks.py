@@ -46,7 +46,7 @@ class Syslog:
 def no_interpreter(site: Path, hook: str) -> None:
     """The interpreter that the hook names is not there."""
     path = site / "hooks" / hook
-    path.write_text(path.read_text().replace("/usr/bin/python3 -I", "/usr/bin/python3-gone -I"))
+    path.write_text(path.read_text().replace("/python3 -I", "/python3-gone -I"))
 
 
 def traceback(site: Path, hook: str) -> None:

@@ -1,0 +1,134 @@
+"""What Slurm's commands print, read: pure, and the same for every release.
+
+Users choose job names and comments, and Slurm prints them unescaped: a newline in one forges a row. Every field is
+therefore followed by a nonce chosen for the call, and an answer counts only where all fields of all records are there.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node, SlurmError
+
+# squeue -O, in the order of `job`. The width 0 means the whole text, on every release.
+FIELDS: Final = (
+    "JobID", "Name", "UserName", "Partition", "State", "Reason", "NodeList", "RestartCnt", "exit_code", "SubmitTime",
+    "StartTime", "EndTime", "Comment", "admin_comment", "ExcNodes",
+)  # fmt: skip
+# What squeue prints as State (slurm.h, enum job_states and its flags).
+JOB_STATES: Final = ENDED | {
+    "COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "PENDING", "POWER_UP_NODE", "RECONFIG_FAIL",
+    "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "REVOKED", "RUNNING", "SIGNALING",
+    "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB",
+}  # fmt: skip
+# Base states of nodes (slurm.h, enum node_states). Flags are not listed: one that we do not know changes nothing.
+NODE_STATES: Final = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED"})
+NOTHING: Final = frozenset({"(null)", "N/A", "n/a", "None", "Unknown", "NONE"})
+_REASON_AUTHOR = re.compile(r" \[([^\[\]@]*)@([^\[\]@]*)\]$")
+_STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
+_WAIT_STATUS_BITS = 8
+
+
+def rows(text: str, nonce: str, fields: int) -> list[list[str]]:
+    """squeue's records, each a list of `fields` texts. Raises SlurmError where the last one is not whole."""
+    parts = text.split(nonce)
+    if (len(parts) - 1) % fields or parts[-1].strip("\n"):
+        raise SlurmError("squeue's answer ends in the middle of a job\n  ask again; it may have been killed")
+    return [
+        [parts[start].lstrip("\n"), *parts[start + 1 : start + fields]] for start in range(0, len(parts) - 1, fields)
+    ]
+
+
+def job(row: Sequence[str], excluded: str | None = None) -> Job:
+    """A job from its record; `excluded` where it comes from elsewhere. Raises SlurmError for what is no record."""
+    number, name, user, partition, state, reason, nodes, restarts, status, submit, start, end, comment, admin, own = row
+    if not number.isdigit():
+        raise SlurmError(f"squeue answered {number!r} in place of a job id\n  see what runs with: squeue --me")
+    code, signal = exit_of(status)
+    return Job(
+        id=int(number),
+        name=name,
+        user=user,
+        partition=given(partition),
+        state=state if state in JOB_STATES else UNKNOWN,
+        reason=given(reason),
+        nodes=given(nodes),
+        excluded=given(own if excluded is None else excluded),
+        restarts=int(restarts) if restarts.isdigit() else 0,
+        comment=given(comment),
+        admin_comment=given(admin),
+        exit_code=code,
+        exit_signal=signal,
+        submit_time=utc(submit),
+        start_time=utc(start),
+        end_time=utc(end),
+    )
+
+
+def given(text: str) -> str:
+    """squeue's words for nothing become nothing."""
+    return "" if text in NOTHING else text
+
+
+@lru_cache(4096)  # jobs share their times, by the second
+def utc(text: str) -> datetime | None:
+    """A time that a command printed with TZ=UTC; None for its words for nothing."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+@lru_cache(512)
+def exit_of(status: str) -> tuple[int | None, int | None]:
+    """Exit code and signal of squeue's `exit_code`: `7:0` on 24.11 and 26.05, a wait status (wait(2)) on 22.05."""
+    code, colon, signal = status.partition(":")
+    if not code.isdigit() or (colon and not signal.isdigit()):
+        return None, None
+    if not colon:
+        number = int(code)
+        code, signal = str(number >> _WAIT_STATUS_BITS), str(number & 0x7F)
+    return (None, int(signal)) if int(signal) else (int(code), None)
+
+
+def nodes(text: str) -> dict[str, Node]:
+    """Nodes from `scontrol -o show node`. Raises SlurmError where the last line is cut off."""
+    if text and not text.endswith("\n"):
+        raise SlurmError("scontrol's answer ends in the middle of a node\n  ask again; it may have been killed")
+    return {found.name: found for found in map(_node, text.splitlines()) if found}
+
+
+def _node(line: str) -> Node | None:
+    """A node: only administrators choose what stands there. None for a line that is about no node."""
+    if not line.startswith("NodeName="):
+        return None
+    before, _, reason = line.partition(" Reason=")  # the last field: free text
+    fields = dict(part.split("=", 1) for part in before.split(" ") if "=" in part)
+    reason, author = reason.strip(), _REASON_AUTHOR.search(reason.strip())
+    return Node(
+        name=fields["NodeName"],
+        states=node_states(fields.get("State", "")),
+        reason=reason[: author.start()] if author else reason,
+        reason_user=author[1] if author else "",
+        reason_time=utc(author[2]) if author else None,
+        partitions=tuple(filter(None, fields.get("Partitions", "").split(","))),
+    )
+
+
+def node_states(text: str) -> frozenset[str]:
+    """`IDLE+DRAIN` -> {"IDLE", "DRAIN"}; a star means that the node does not respond. UNKNOWN is in it where the base
+    state is none that we know."""
+    words = _STATE_WORD.findall(text.upper())
+    known = set(words[:1]) <= NODE_STATES and words
+    return frozenset(words) | ({"NOT_RESPONDING"} if "*" in text else set()) | (set() if known else {UNKNOWN})
+
+
+def settings(text: str) -> Mapping[str, str]:
+    """The settings in `scontrol show config`: `Name    = value` lines, `(null)` for what is not set.
+
+    What may be given more than once has a number: `SlurmctldHost[0]`; from 24.05 on `Prolog[0]`, `Epilog[0]` too.
+    """
+    found = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): "" if value.strip() == "(null)" else value.strip() for name, _, value in found}
