@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/slurm_door.py [--root DIR] [--jobs 2000] [--rounds 15]
 
 On a real Slurm in a sandbox of its own, this machine's or that of a root (`slurm-plugin sandbox root`); pyslurm is
-measured where the root has it. All ways are asked in turn, round after round; medians, and ratios to `squeue -o` (for
-nodes `scontrol show node`) of the same records and fields. Exits 1 where 2,000 jobs cost more than 1.5 times that.
+measured where the root has it. All ways are asked in turn, round after round; medians, and ratios to `squeue -o` of the
+fields that it knows (for nodes to `scontrol show node`). Beside it `squeue -O` with all fields that the door asks for.
+Exits 1 where 2,000 jobs cost more than 1.5 times `squeue -o`. Results: docs/slurm.md.
 """
 
 import argparse
@@ -26,8 +27,10 @@ SUBMIT = (
 MEASURE = """
 import json, os, statistics, subprocess, sys, time
 from slurm_plugin.slurm import connect
+from slurm_plugin.slurm.records import FIELDS
 
 rounds, backends = int(sys.argv[1]), sys.argv[2:]
+every = ",".join(f"{field}:0|" for field in FIELDS)
 fields = "%A %j %u %P %T %r %N %x %V %S %e %k"
 
 
@@ -37,7 +40,9 @@ def run(*argv):
 
 def door(backend):
     os.environ["SLURM_PLUGIN_BACKEND"] = backend
-    return connect()
+    found = connect()
+    assert found.backend.startswith("pyslurm") is (backend == "pyslurm"), found.backend
+    return found
 
 
 doors = {backend: door(backend) for backend in backends}
@@ -51,6 +56,7 @@ ways = {
     },
     f"{len(known)} jobs": {
         "squeue -o": run("squeue", "-h", "-a", "-t", "all", "-o", fields),
+        "squeue -O": run("squeue", "-h", "-a", "-t", "all", "-O", every),
         "squeue --json": run("squeue", "-a", "-t", "all", "--json"),
         **{f"door, {name}": lambda each=each: each.jobs() for name, each in doors.items()},
     },

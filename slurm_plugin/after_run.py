@@ -3,13 +3,13 @@
 | the job is | and | step |
 |---|---|---|
 | gone or ended | | Drop |
-| COMPLETING, EXPEDITING, or in a state that we do not know | | Wait |
+| COMPLETING, or in a state that we do not know | | Wait |
 | pending or running again | without a grant, or this requeue is not ours | Drop: it is Slurm's or the site's |
 | pending, held | somebody holds it | Drop |
 | pending or running again, not counted | no restart left | Cancel: a restart that was not granted |
 | pending or running again, not counted | | Count: excluded nodes and the count in one update |
-| running again, counted | | Drop |
-| pending, counted | held by Slurm, because too many of its starts failed | Release |
+| running again, or EXPEDITING; counted | | Drop |
+| pending, counted | held by Slurm, because too many of its starts failed | Unhold |
 | pending, counted | for less than `SETTLE_S` (`SETTLE_AFTER_DEATH_S`) | Wait: a node may hold the old credential |
 | pending, counted | for long enough | Start |
 """
@@ -23,7 +23,7 @@ from slurm_plugin import grant as grants
 from slurm_plugin import token
 from slurm_plugin.grant import Grant
 from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node
-from slurm_plugin.slurm.releases import HELD_BY_LIMIT
+from slurm_plugin.slurm.releases import HELD, HELD_BY_LIMIT
 
 # A job's credential is revoked with a time in whole seconds: a run that starts in the same second on a node of the run
 # before fails and drains that node. Measured on three versions: of 21 starts all succeed after 1.2 s, 2 at once.
@@ -32,8 +32,7 @@ SETTLE_S: Final = 1.2
 # the new run: on 22.05 its prologs were not started after 1.2 s (2 of 2), and were after 2.2 s and more (6 of 6).
 SETTLE_AFTER_DEATH_S: Final = 4.0
 # REQUEUE_HOLD stays a job's state after its release, until it runs: the reason tells whether it is held.
-WAITING: Final = frozenset({"PENDING", "REQUEUE_HOLD"})
-HELD: Final = ("JobHeld", "job requeued in held state")
+WAITING: Final = frozenset({"PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT", "EXPEDITING"})
 WENT_DOWN: Final = "the node went down"
 
 
@@ -76,7 +75,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Unhold:
     """Let a job go that Slurm holds by a limit of its own (MaxBatchRequeue); its restarts are ours to count."""
 
 
@@ -87,7 +86,7 @@ class Cancel:
     grant: Grant
 
 
-Step = Wait | Drop | Count | Start | Release | Cancel
+Step = Wait | Drop | Count | Start | Unhold | Cancel
 
 
 def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Sequence[str], pending_s: float) -> Step:
@@ -98,7 +97,7 @@ def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Seq
     """
     if job is None or job.state in ENDED:
         return Drop("the job has ended")
-    if job.state in ("COMPLETING", "EXPEDITING", UNKNOWN):
+    if job.state in ("COMPLETING", UNKNOWN):
         return Wait()
     grant = grants.parse(job.admin_comment)
     if grant is None:
@@ -107,9 +106,9 @@ def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Seq
         return Drop("somebody holds it")
     run = job.restarts - 1  # the run that ended: pending or running again, the job counts the next one
     if grant.counted >= run:
-        if job.state not in WAITING:
+        if job.state not in WAITING or job.state == "EXPEDITING":  # which Slurm starts by itself, at once
             return Drop("it runs again")
-        return Release() if job.reason == HELD_BY_LIMIT else _counted(grant, pending_s)
+        return Unhold() if job.reason == HELD_BY_LIMIT else _counted(grant, pending_s)
     faulty = faults(ended, job, nodes)
     if faulty is None:
         return Drop("this requeue is not ours")

@@ -5,7 +5,7 @@ import syslog
 from prechecks.report import JOBS, OURS
 from slurm_plugin.slurm import UNKNOWN, Node, Slurm, SlurmError
 
-MOSTJOBS = 8  # named in one reason
+MOST_JOBS = 8  # named in one reason
 
 
 def may_drain(node: Node) -> bool:
@@ -16,7 +16,7 @@ def may_drain(node: Node) -> bool:
 def joined(reason: str, before: str) -> str:
     """`reason` naming also the jobs of our reason before it: jobs that share a node all find their name in it."""
     jobs = dict.fromkeys((*JOBS.findall(before), *JOBS.findall(reason)))
-    return JOBS.sub("", reason) + "".join(tuple(jobs)[-MOSTJOBS:])
+    return JOBS.sub("", reason) + "".join(tuple(jobs)[-MOST_JOBS:])
 
 
 def drain(door: Slurm, name: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin import after_run, grant
-from slurm_plugin.after_run import WAITING, Cancel, Count, Drop, Ended, Release, Start, Step, Wait
+from slurm_plugin.after_run import WAITING, Cancel, Count, Drop, Ended, Start, Step, Unhold, Wait
 from slurm_plugin.hooks import spool
 from slurm_plugin.slurm import Job, Node, Slurm, SlurmError, connect
 
@@ -138,7 +138,7 @@ def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
                 changes["ExcNodeList"] = nodelist.fold(excluded)
             door.update_job(job.id, **changes)
             syslog.syslog(f"job {job.id}: restart {fresh.requeues} of {fresh.granted}: {fresh.last}")
-        case Release() if job:
+        case Unhold() if job:
             door.release(job.id)
             syslog.syslog(f"job {job.id}: released: {job.reason}")
         case Start() if job:

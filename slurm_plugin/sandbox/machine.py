@@ -121,15 +121,18 @@ def end(pid: int) -> None:
 
 
 def children(pid: int, comm: str) -> tuple[int, ...]:
-    """Host pids of the direct children of `pid` named `comm`: a machine's daemons are its PID 1's children."""
-    found = []
+    """Host pids of the direct children of `pid` named `comm`: a machine's daemons are its PID 1's children.
+
+    Debian's daemons are links to `slurmd-wlm` and the like, the name they have after a reconfigure of 24.11 and later.
+    """
+    found, names = [], (comm, f"{comm}-wlm")
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with suppress(OSError):
             name, _, rest = (entry / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
             state, parent = rest.split()[:2]
-            if name == comm and int(parent) == pid and state not in "ZX":
+            if name in names and int(parent) == pid and state not in "ZX":
                 found.append(int(entry.name))
     return tuple(sorted(found))
 

@@ -34,7 +34,9 @@ ENDED: Final = frozenset(
     }
 )
 # Node states and flags that an administrator or Slurm gives a reason for (slurm.h, enum node_states).
-OUT_OF_SERVICE: Final = frozenset({"DOWN", "DRAIN", "FAIL", "INVALID_REG", "MAINTENANCE", UNKNOWN})
+OUT_OF_SERVICE: Final = frozenset(
+    {"DOWN", "DRAIN", "FAIL", "INVALID_REG", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED", UNKNOWN}
+)
 
 
 class SlurmError(SlurmPluginError):
@@ -69,7 +71,7 @@ class Job:
     restarts: int
     comment: str
     admin_comment: str
-    exit_code: int | None = None  # 0..255, None when killed by a signal or still open
+    exit_code: int | None = None  # 0..255, 0 until it has ended; None when killed by a signal
     exit_signal: int | None = None
     name: str = ""
     partition: str = ""  # pending: all that were asked for, with commas

@@ -40,22 +40,30 @@ class Bridge:
         os.ftruncate(self._said, 0)
         os.lseek(self._said, 0, os.SEEK_SET)
         flags = ["-I"] if sys.flags.isolated else ["-P"]
-        self._process = subprocess.Popen(
-            [sys.executable, *flags, str(Path(pyslurm_process.__file__))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            env=reading_environment(os.environ),
-            cwd="/",
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, *flags, str(Path(pyslurm_process.__file__))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                env=reading_environment(os.environ),
+                start_new_session=True,
+            )
+        except OSError as error:  # no process left to start
+            return ("ended", str(error))
         return self._answer(time.monotonic() + deadline_s)
 
     def ask(self, question: tuple[Any, ...], deadline_s: float) -> tuple[Any, ...] | None:
         """The answer to a question, ("ended", why) where the process ended over it; None where none came in time."""
-        end = time.monotonic() + deadline_s
+        try:
+            return self._asked(question, time.monotonic() + deadline_s)
+        except BaseException:  # interrupted: its answer would be taken for that of the next question
+            self.stop()
+            raise
+
+    def _asked(self, question: tuple[Any, ...], end: float) -> tuple[Any, ...] | None:
         if self._process is None or self._process.poll() is not None:
-            first = self.start(deadline_s)
+            first = self.start(end - time.monotonic())
             if first is None or first[0] != "ok":
                 return first
         assert self._process is not None  # noqa: S101 - for the type checker

@@ -1,6 +1,6 @@
 """The door's first room: Slurm's own commands, the same on every release.
 
-22.05 alone needs two of them for jobs: its `squeue -O` does not know ExcNodes, which only `squeue -o` has there. A
+22.05 alone needs two of them for jobs: its SQUEUE_FORMAT2 does not know ExcNodes, which only SQUEUE_FORMAT has there. A
 squeue that lacks a field says so and leaves its text empty; it is remembered, and both run at once from then on.
 """
 
@@ -8,14 +8,18 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import Job, JobNotFoundError, Node, SlurmAwayError, SlurmError, Steps, records
+from slurm_plugin.slurm import Job, Node, SlurmError, Steps, purpose, records
 from slurm_plugin.slurm.patience import Patience
 from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
+from slurm_plugin.slurm.purpose import Purpose
 
 NONCE_BYTES: Final = 9  # 72 random bits that a user would have to know before the call
 MOST_IDS: Final = 1000  # named in one question; for more, all jobs are asked for
@@ -51,8 +55,8 @@ class Commands:
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
         """Submit a batch script on stdin and return the job id; what sbatch warned of is part of an error only."""
-        argv = ["sbatch", "--parsable", *arguments]
-        out = self._ask(argv, "submit the job", text=script, directory=directory, repeatable=False)
+        command = Command(["sbatch", "--parsable", *arguments], script, directory)
+        out = self._patience.ask(lambda: self._said(command, purpose.SUBMIT), repeatable=False)
         number, end, _ = out.partition("\n")
         number = number.partition(";")[0]  # with a cluster's name behind it
         if not number.isdigit() or not end:
@@ -65,7 +69,7 @@ class Commands:
         """One job; `JobNotFoundError` once Slurm has forgotten it."""
         found = self.jobs([job_id])
         if job_id not in found:
-            raise JobNotFoundError(f"Slurm does not know job {job_id} (any longer)\n  see what runs with: squeue --me")
+            raise purpose.no_job(job_id)
         return found[job_id]
 
     def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
@@ -77,127 +81,113 @@ class Commands:
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
-        return records.nodes(
-            self._ask(["scontrol", "-o", "show", "node", *([",".join(names)] if names else [])], "read the nodes")
-        )
+        which = [nodelist.fold(names)] if names else []
+        return records.nodes(self._ask(["scontrol", "-o", "show", "node", *which], purpose.READ_NODES))
 
     def update_job(self, job_id: int, **fields: str) -> None:
         """Change a job's fields, named as scontrol names them."""
         changes = [f"{name}={value}" for name, value in fields.items()]
-        self._ask(["scontrol", "update", f"JobId={job_id}", *changes], f"update job {job_id} ({', '.join(fields)})")
+        why = purpose.of_job(f"update job {job_id} ({', '.join(fields)})", job_id)
+        self._ask(["scontrol", "update", f"JobId={job_id}", *changes], why)
 
     def requeue(self, job_id: int) -> None:
         """End a batch job's run and put it back into the queue. Asked twice, Slurm refuses: it is there already."""
-        self._ask(["scontrol", "requeue", str(job_id)], f"requeue job {job_id}")
+        self._ask(["scontrol", "requeue", str(job_id)], purpose.of_job(f"requeue job {job_id}", job_id))
 
     def hold(self, job_id: int) -> None:
         """Keep a pending job from starting."""
-        self._ask(["scontrol", "hold", str(job_id)], f"hold job {job_id}")
+        self._ask(["scontrol", "hold", str(job_id)], purpose.of_job(f"hold job {job_id}", job_id))
 
     def release(self, job_id: int) -> None:
         """Let a held job start."""
-        self._ask(["scontrol", "release", str(job_id)], f"release job {job_id}")
+        self._ask(["scontrol", "release", str(job_id)], purpose.of_job(f"release job {job_id}", job_id))
 
     def signal(self, job_id: int, name: str, to: Steps = "steps") -> None:
         """Send a signal to a running job's steps, to its batch script alone, or to all of it."""
         argv = ["scancel", f"--signal={name}", *_TO[to], str(job_id)]
-        self._ask(argv, f"send {name} to job {job_id}", repeatable=False)
+        self._ask(argv, purpose.of_job(f"send {name} to job {job_id}", job_id), repeatable=False)
 
     def cancel(self, job_id: int) -> None:
-        """End a job for good."""
-        self._ask(["scancel", str(job_id)], f"cancel job {job_id}")
+        """End a job for good; of one that has ended nothing is left to cancel, and that is no error."""
+        self._ask(["scancel", str(job_id)], purpose.of_job(f"cancel job {job_id}", job_id))
 
     def drain(self, node: str, reason: str) -> None:
         """Let no new job start on a node; replaces its reason."""
-        self._ask(
-            ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"],
-            f"drain node {node}",
-        )
+        argv = ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"]
+        self._ask(argv, purpose.of_node(f"drain node {node}", node))
 
     def resume(self, node: str) -> None:
         """Let jobs start on a node again."""
-        self._ask(["scontrol", "update", f"NodeName={node}", "State=RESUME"], f"resume node {node}")
+        argv = ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
+        self._ask(argv, purpose.of_node(f"resume node {node}", node))
 
     def config(self) -> Mapping[str, str]:
         """slurmctld's settings by name."""
-        return records.settings(self._ask(["scontrol", "show", "config"], "read slurmctld's settings"))
+        return records.settings(self._ask(["scontrol", "show", "config"], purpose.READ_SETTINGS))
 
     def version(self) -> str:
         """slurmctld's release."""
         found = self.config().get("SLURM_VERSION", "")
         if not found:
-            raise SlurmError("could not read slurmctld's version: scontrol show config names no SLURM_VERSION")
+            raise purpose.READ_SETTINGS.refused("scontrol", "no SLURM_VERSION")
         return found
 
     def ping(self) -> bool:
         """Whether a slurmctld answers, the first or a backup."""
         try:
-            return " is UP" in self._once(["scontrol", "ping"], "ask whether slurmctld is up")
+            return " is UP" in self._said(Command(["scontrol", "ping"]), purpose.PING)
         except SlurmError:
             return False
 
     def _jobs(self, job_ids: Sequence[int] | None) -> dict[int, Job]:
+        end = time.monotonic() + self._deadline_s
         nonce = f"~{secrets.token_urlsafe(NONCE_BYTES)}"
         which = [f"--jobs={','.join(map(str, job_ids))}"] if job_ids and len(job_ids) <= MOST_IDS else []
         squeue = ["squeue", "--noheader", "--all", "--array", "--states=all", *which]
-        fields = [*squeue, "-O", ",".join(f"{field}:0{nonce}" for field in records.FIELDS)]
-        excluded = [*squeue, "-o", f"%A{nonce}%x{nonce}"]
-        asked = [fields, excluded] if self._lacks_excluded else [fields]
-        answers = [
-            self._said(argv[0], result, "read the jobs") for argv, result in zip(asked, self._run(asked), strict=True)
-        ]
-        if _LACKS_EXCLUDED in answers[0].err and not self._lacks_excluded:
+        # The formats travel in the environment: everybody can read a command line, and forge a record with its nonce.
+        form = ",".join(f"{field}:0{nonce}" for field in records.FIELDS)
+        asked = [Command(squeue, variables={"SQUEUE_FORMAT2": form})]
+        excluded = Command(squeue, variables={"SQUEUE_FORMAT": f"%A{nonce}%x{nonce}"})
+        results = self._run([*asked, excluded] if self._lacks_excluded else asked, end)
+        text = self._checked("squeue", results[0], purpose.READ_JOBS)
+        if _LACKS_EXCLUDED in results[0].err and not self._lacks_excluded:
             self._lacks_excluded = True
-            return self._jobs(job_ids)
-        rows = records.rows(answers[0].out, nonce, len(records.FIELDS))
+            results += self._run([excluded], end)
+        rows = records.rows(text, nonce, len(records.FIELDS))
         if not self._lacks_excluded:
             return {found.id: found for found in map(records.job, rows)}
-        lists = {row[0]: row[1] for row in records.rows(answers[1].out, nonce, 2)}
+        lists = dict(records.rows(self._checked("squeue", results[1], purpose.READ_JOBS), nonce, 2))
         # A job that was submitted between the two is not in both: the next question sees it.
         return {int(row[0]): records.job(row, lists[row[0]]) for row in rows if row[0] in lists}
 
-    def _ask(
-        self,
-        argv: Sequence[str],
-        purpose: str,
-        *,
-        text: str = "",
-        directory: str | None = None,
-        repeatable: bool = True,
-    ) -> str:
+    def _ask(self, argv: Sequence[str], why: Purpose, *, repeatable: bool = True) -> str:
         """What a command says, asked again while the controller is away."""
-        return self._patience.ask(
-            lambda: self._once(argv, purpose, text=text, directory=directory), repeatable=repeatable
-        )
+        return self._patience.ask(lambda: self._said(Command(argv), why), repeatable=repeatable)
 
-    def _once(self, argv: Sequence[str], purpose: str, *, text: str = "", directory: str | None = None) -> str:
-        (result,) = self._run([argv], text=text, directory=directory)
-        return self._said(argv[0], result, purpose).out
+    def _said(self, command: Command, why: Purpose) -> str:
+        (result,) = self._run([command], time.monotonic() + self._deadline_s)
+        return self._checked(command.argv[0], result, why)
 
-    def _run(self, commands: Sequence[Sequence[str]], *, text: str = "", directory: str | None = None) -> list[Result]:
-        """Run commands at once."""
-        environ = submitting_environment if commands[0][0] == "sbatch" else reading_environment
-        return run_together(
-            [Command((self._program(argv[0]), *argv[1:]), text, directory) for argv in commands],
-            deadline_s=self._deadline_s,
-            environ=environ(os.environ),
-        )
+    def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
+        """Run commands at once, until `end` of the monotonic clock."""
+        environ = submitting_environment if commands[0].argv[0] == "sbatch" else reading_environment
+        found = [replace(each, argv=(self._program(each.argv[0]), *each.argv[1:])) for each in commands]
+        try:
+            return run_together(found, deadline_s=end - time.monotonic(), environ=environ(os.environ))
+        except OSError as error:  # no process left to start, a list of arguments that is too long, no such directory
+            what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+            raise SlurmError(f"could not start {commands[0].argv[0]}: {what}\n  see: df, ulimit -a") from error
 
-    def _said(self, program: str, result: Result, purpose: str) -> Result:
-        """The result of a command that did as it was asked. Raises SlurmError for any other."""
+    def _checked(self, program: str, result: Result, why: Purpose) -> str:
+        """What a command printed that did as it was asked. Raises SlurmError for any other."""
+        said = (result.err or result.out).strip()
         if result.code is None:
-            raise SlurmAwayError(
-                f"could not {purpose}: {program} gave no answer in {self._deadline_s:g} s\n"
-                "  is slurmctld up? try: scontrol ping",
-                sent=True,
-            )
+            raise why.late(program, self._deadline_s, result.err.strip())
         if result.code == 0 or (program == "squeue" and _UNKNOWN_JOB in result.err):
-            return result
-        said = (result.err or result.out).strip() or f"exit code {result.code}, no message"
-        message = f"could not {purpose}: {program} said: {said}"
+            return result.out
         if _AWAY.search(said):
-            raise SlurmAwayError(f"{message}\n  is slurmctld up? try: scontrol ping", sent=not _NOT_SENT.search(said))
-        raise SlurmError(message)
+            raise why.away(program, said, sent=not _NOT_SENT.search(said))
+        raise why.refused(program, said or f"exit code {result.code}, no message")
 
     def _program(self, name: str) -> str:
         path = str(Path(self._directory) / name) if self._directory else shutil.which(name)

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from slurm_plugin.slurm import UNKNOWN, Job, JobNotFoundError, Node, SlurmAwayError, SlurmError, Steps, records
+from slurm_plugin.slurm import UNKNOWN, Job, JobNotFoundError, Node, SlurmError, Steps, purpose, records
 from slurm_plugin.slurm.bridge import Bridge
 from slurm_plugin.slurm.commands import Commands
 from slurm_plugin.slurm.patience import Patience
+from slurm_plugin.slurm.purpose import Purpose
 from slurm_plugin.slurm.pyslurm_process import FIELDS
 
 READY_S: Final = 5.0  # for an import of 40 ms and a slurm.conf
@@ -43,7 +44,7 @@ class Library(Commands):
 
     def job(self, job_id: int) -> Job:
         """One job; `JobNotFoundError` once Slurm has forgotten it."""
-        return _job(self._call(f"read job {job_id}", "job", job_id))
+        return _job(self._call(purpose.of_job(f"read job {job_id}", job_id), "job", job_id))
 
     def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
         """Many jobs in one question, None: all; jobs that Slurm does not know are absent."""
@@ -56,7 +57,7 @@ class Library(Commands):
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
-        return {row[0]: _node(row) for row in self._call("read the nodes", "nodes", list(names))}
+        return {row[0]: _node(row) for row in self._call(purpose.READ_NODES, "nodes", list(names))}
 
     def update_job(self, job_id: int, **fields: str) -> None:
         """Change a job's fields, named as scontrol names them; what pyslurm cannot say, scontrol does."""
@@ -67,69 +68,66 @@ class Library(Commands):
         if not plain:
             super().update_job(job_id, **fields)
             return
-        self._call(f"update job {job_id} ({', '.join(fields)})", "update_job", job_id, fields)
+        self._call(purpose.of_job(f"update job {job_id} ({', '.join(fields)})", job_id), "update_job", job_id, fields)
 
     def requeue(self, job_id: int) -> None:
         """End a batch job's run and put it back into the queue."""
-        self._call(f"requeue job {job_id}", "requeue", job_id)
+        self._call(purpose.of_job(f"requeue job {job_id}", job_id), "requeue", job_id)
 
     def hold(self, job_id: int) -> None:
         """Keep a pending job from starting."""
-        self._call(f"hold job {job_id}", "hold", job_id)
+        self._call(purpose.of_job(f"hold job {job_id}", job_id), "hold", job_id)
 
     def release(self, job_id: int) -> None:
         """Let a held job start."""
-        self._call(f"release job {job_id}", "release", job_id)
+        self._call(purpose.of_job(f"release job {job_id}", job_id), "release", job_id)
 
     def signal(self, job_id: int, name: str, to: Steps = "steps") -> None:
         """Send a signal to a running job's steps, to its batch script alone, or to all of it."""
-        self._call(f"send {name} to job {job_id}", "signal", job_id, f"SIG{name}", to, repeatable=False)
+        self._call(
+            purpose.of_job(f"send {name} to job {job_id}", job_id), "signal", job_id, f"SIG{name}", to, repeatable=False
+        )
 
     def cancel(self, job_id: int) -> None:
         """End a job for good."""
-        self._call(f"cancel job {job_id}", "cancel", job_id)
+        self._call(purpose.of_job(f"cancel job {job_id}", job_id), "cancel", job_id)
 
     def drain(self, node: str, reason: str) -> None:
         """Let no new job start on a node; replaces its reason."""
-        self._call(f"drain node {node}", "state", node, "DRAIN", reason)
+        self._call(purpose.of_node(f"drain node {node}", node), "state", node, "DRAIN", reason)
 
     def resume(self, node: str) -> None:
         """Let jobs start on a node again."""
-        self._call(f"resume node {node}", "state", node, "RESUME", None)
+        self._call(purpose.of_node(f"resume node {node}", node), "state", node, "RESUME", None)
 
     def ping(self) -> bool:
         """Whether a slurmctld answers, the first or a backup."""
-        answer = self._bridge.ask(("ping",), self._deadline_s)
-        return answer is not None and answer[0] == "ok" and bool(answer[1])
+        try:
+            return bool(self._told(purpose.PING, ("ping",)))
+        except SlurmError:
+            return False
 
-    def _call(self, purpose: str, verb: str, *arguments: Any, repeatable: bool = True) -> Any:
+    def _call(self, why: Purpose, verb: str, *arguments: Any, repeatable: bool = True) -> Any:
         """What pyslurm answers, asked again while the controller is away."""
-        return self._patience.ask(lambda: self._told(purpose, (verb, *arguments)), repeatable=repeatable)
+        return self._patience.ask(lambda: self._told(why, (verb, *arguments)), repeatable=repeatable)
 
-    def _told(self, purpose: str, question: tuple[Any, ...]) -> Any:
-        answer = self._bridge.ask(question, self._deadline_s)
-        if answer is None:
-            raise SlurmAwayError(
-                f"could not {purpose}: pyslurm gave no answer in {self._deadline_s:g} s\n"
-                "  is slurmctld up? try: scontrol ping",
-                sent=True,
-            )
-        match answer:
+    def _told(self, why: Purpose, question: tuple[Any, ...]) -> Any:
+        match self._bridge.ask(question, self._deadline_s):
+            case None:
+                raise why.late("pyslurm", self._deadline_s)
             case ("ok", value):
                 return value
             case ("away", said, sent):
-                raise SlurmAwayError(
-                    f"could not {purpose}: pyslurm said: {said}\n  is slurmctld up? try: scontrol ping", sent=sent
-                )
-            case ("no job", _) if question[0] == "cancel":  # as scancel has it: nothing is left to cancel
+                self._bridge.stop()  # the next process reads slurm.conf again: the controller may have moved
+                raise why.away("pyslurm", said, sent=sent)
+            case ("ended", said):  # killed, or by libslurm itself
+                raise why.away("pyslurm", said, sent=True)
+            case ("no job", _) if question[0] == "cancel":  # as scancel has it
                 return None
             case ("no job", _) if question[0] == "job":
-                raise JobNotFoundError(
-                    f"Slurm does not know job {question[1]} (any longer)\n  see what runs with: squeue --me"
-                )
-            case ("ended", said):
-                raise SlurmError(f"could not {purpose}: pyslurm ended: {said}\n  try: export SLURM_PLUGIN_BACKEND=cli")
-        raise SlurmError(f"could not {purpose}: pyslurm said: {answer[1]}")
+                raise purpose.no_job(question[1])
+            case (_, said):
+                raise why.refused("pyslurm", said)
 
 
 def why_not(library: Library, *, asked_for: bool) -> str | None:
@@ -152,7 +150,7 @@ def _job(row: Sequence[Any]) -> Job:
         reason=records.given(reason or ""),
         nodes=nodes or "",
         excluded=excluded or "",
-        restarts=restarts or 0,
+        restarts=restarts,
         comment=comment or "",
         admin_comment=admin or "",
         exit_code=None if signal else code,

@@ -21,11 +21,12 @@ class Patience:
     say: Callable[[str], None] = to_stderr
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    give_up: Callable[[], bool] = lambda: False  # asked after each pause
 
     def ask(self, question: Callable[[], Answer], *, repeatable: bool) -> Answer:
         """The answer. What is not `repeatable` is asked again only where the question was surely not sent.
 
-        Raises SlurmAwayError of the last attempt when time is up.
+        Raises SlurmAwayError of the last attempt when time is up, or when there is reason to give up.
         """
         end, pause = self.clock() + self.seconds, FIRST_PAUSE_S
         while True:
@@ -38,4 +39,6 @@ class Patience:
                 if pause == FIRST_PAUSE_S:
                     self.say(f"{str(error).splitlines()[0]}; asking again for {left:.0f} s")
                 self.sleep(min(pause, left))
+                if self.give_up():
+                    raise
             pause = min(2 * pause, LONGEST_PAUSE_S)

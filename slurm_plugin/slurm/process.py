@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slurm_plugin.slurm import BACKEND
 
@@ -16,11 +16,12 @@ LEFT_BEHIND_S = 1.0  # how long the pipes of a killed command are waited for
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: `argv` with `text` on stdin, in `directory` (None: here)."""
+    """What to run: `argv` with `text` on stdin, in `directory` (None: here), with these variables besides."""
 
     argv: Sequence[str]
     text: str = ""
     directory: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,13 @@ def run_together(commands: Sequence[Command], *, deadline_s: float, environ: Map
 def _start(command: Command, environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        command.argv, stdin=pipe, stdout=pipe, stderr=pipe, cwd=command.directory, env=environ, start_new_session=True
+        command.argv,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        cwd=command.directory,
+        env={**environ, **command.variables},
+        start_new_session=True,
     )
 
 

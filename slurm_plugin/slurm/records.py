@@ -25,8 +25,12 @@ JOB_STATES: Final = ENDED | {
 }  # fmt: skip
 # Base states of nodes (slurm.h, enum node_states). Flags are not listed: one that we do not know changes nothing.
 NODE_STATES: Final = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED"})
-NOTHING: Final = frozenset({"(null)", "N/A", "n/a", "None", "Unknown", "NONE"})
-_REASON_AUTHOR = re.compile(r" \[([^\[\]@]*)@([^\[\]@]*)\]$")
+NULL: Final = "(null)"
+NOTHING: Final = frozenset({NULL, "N/A", "n/a", "None", "Unknown", "NONE"})
+# ` Reason=words [author@time]`, where Slurm knows when it was given. The author ends the first line of the words, eight
+# spaces stand before each further one; behind them a node may have a comment, a reservation and more (node_info.c).
+_REASON = re.compile(r" Reason=(.*?) \[([^\[\] ]*)@([0-9T:-]+)\](?=\s*$| {8}| \w+=)", re.DOTALL)
+_BARE_REASON = re.compile(r" Reason=(.*?)(?: (?:Comment|Extra|ReservationName)=.*)?\s*$", re.DOTALL)
 _STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
 _WAIT_STATUS_BITS = 8
 
@@ -44,8 +48,8 @@ def rows(text: str, nonce: str, fields: int) -> list[list[str]]:
 def job(row: Sequence[str], excluded: str | None = None) -> Job:
     """A job from its record; `excluded` where it comes from elsewhere. Raises SlurmError for what is no record."""
     number, name, user, partition, state, reason, nodes, restarts, status, submit, start, end, comment, admin, own = row
-    if not number.isdigit():
-        raise SlurmError(f"squeue answered {number!r} in place of a job id\n  see what runs with: squeue --me")
+    if not number.isdigit() or not restarts.isdigit():
+        raise SlurmError(f"squeue answered {number!r} and {restarts!r} for a job's id and restarts\n  try: squeue --me")
     code, signal = exit_of(status)
     return Job(
         id=int(number),
@@ -56,9 +60,9 @@ def job(row: Sequence[str], excluded: str | None = None) -> Job:
         reason=given(reason),
         nodes=given(nodes),
         excluded=given(own if excluded is None else excluded),
-        restarts=int(restarts) if restarts.isdigit() else 0,
-        comment=given(comment),
-        admin_comment=given(admin),
+        restarts=int(restarts),
+        comment="" if comment == NULL else comment,
+        admin_comment="" if admin == NULL else admin,
         exit_code=code,
         exit_signal=signal,
         submit_time=utc(submit),
@@ -97,22 +101,22 @@ def nodes(text: str) -> dict[str, Node]:
     """Nodes from `scontrol -o show node`. Raises SlurmError where the last line is cut off."""
     if text and not text.endswith("\n"):
         raise SlurmError("scontrol's answer ends in the middle of a node\n  ask again; it may have been killed")
-    return {found.name: found for found in map(_node, text.splitlines()) if found}
+    found = (part for part in re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE) if part.startswith("NodeName="))
+    return {node.name: node for node in map(_node, found)}
 
 
-def _node(line: str) -> Node | None:
-    """A node: only administrators choose what stands there. None for a line that is about no node."""
-    if not line.startswith("NodeName="):
-        return None
-    before, _, reason = line.partition(" Reason=")  # the last field: free text
-    fields = dict(part.split("=", 1) for part in before.split(" ") if "=" in part)
-    reason, author = reason.strip(), _REASON_AUTHOR.search(reason.strip())
+def _node(text: str) -> Node:
+    """A node: only administrators choose what stands there, a reason of several lines included."""
+    before, _, _ = text.partition(" Reason=")
+    fields = dict(part.split("=", 1) for part in before.split() if "=" in part)
+    reason = _REASON.search(text)
+    bare = None if reason else _BARE_REASON.search(text)
     return Node(
         name=fields["NodeName"],
         states=node_states(fields.get("State", "")),
-        reason=reason[: author.start()] if author else reason,
-        reason_user=author[1] if author else "",
-        reason_time=utc(author[2]) if author else None,
+        reason=reason[1] if reason else bare[1] if bare else "",
+        reason_user=reason[2] if reason else "",
+        reason_time=utc(reason[3]) if reason else None,
         partitions=tuple(filter(None, fields.get("Partitions", "").split(","))),
     )
 

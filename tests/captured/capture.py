@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,9 +23,11 @@ from slurm_plugin.slurm import Job, SlurmError
 from slurm_plugin.slurm.commands import Commands
 from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
 
-NODES = 5
+NODES = 6
 NONCE = "0123456789ab"  # in place of the random one
 FORGED = "x\n~ffffffffffff\n99~ffffffffffffforged~ffffffffffffroot~ffffffffffff\r\tgr\u00f6\u00dfer"
+REASON_OF_LINES = "slurm_plugin: health: 2 checks [job 7]\nfirst Comment=x\nsecond"
+NODE_COMMENT = "rack 7 Reason=none [eve@2020-01-01T00:00:00]"
 UNKNOWN_JOB = 999_999
 SLEEP = "#!/bin/sh\nsleep 600\n"
 STUBBORN = "#!/bin/sh\ntrap '' TERM\nsleep 600\n"
@@ -38,16 +41,18 @@ class Recorder(Commands):
         super().__init__(deadline_s=HANGING_DEADLINE_S)
         self.box, self._kept, self._name, self._user = box, kept, name, user
 
-    def _run(self, commands: Sequence[Sequence[str]], *, text: str = "", directory: str | None = None) -> list[Result]:
-        environ = submitting_environment if commands[0][0] == "sbatch" else reading_environment
+    def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
+        environ = submitting_environment if commands[0].argv[0] == "sbatch" else reading_environment
+        inside = [
+            replace(each, argv=self.box.argv(each.argv, self._user, "ctl", each.directory or ""), directory=None)
+            for each in commands
+        ]
         results = run_together(
-            [Command(self.box.argv(argv, self._user, "ctl", directory or ""), text) for argv in commands],
-            deadline_s=self._deadline_s,
-            environ=environ(machine.environment(self._user, {})),
+            inside, deadline_s=end - time.monotonic(), environ=environ(machine.environment(self._user, {}))
         )
-        for argv, result in zip(commands, results, strict=True):
-            answer = {"code": result.code, "out": result.out, "err": result.err}
-            self._kept.append({"name": self._name, "argv": list(argv), **answer})
+        for each, result in zip(commands, results, strict=True):
+            asked = {"name": self._name, "argv": list(each.argv), "variables": dict(each.variables)}
+            self._kept.append({**asked, "code": result.code, "out": result.out, "err": result.err})
         return results
 
 
@@ -132,16 +137,26 @@ def make_jobs(capture: Capture) -> None:
 
 
 def make_nodes(capture: Capture) -> None:
-    """n1 and n2 allocated, n3 drained, n4 down, n5 idle."""
+    """n1 and n2 allocated, n3 drained, n4 down, n5 idle, n6 drained and more is said of it than its reason."""
     capture.ask("drain", lambda door: door.drain("n3", "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"))
     capture.ask("drain n5", lambda door: door.drain("n5", "x"))
     capture.ask("resume", lambda door: door.resume("n5"))
     capture.box.run(["scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=State=IDLE [a] b"], "root")
+    capture.ask("drain n6", lambda door: door.drain("n6", REASON_OF_LINES))
+    capture.box.run(["scontrol", "update", "NodeName=n6", f"Comment={NODE_COMMENT}"], "root")
+    reservation = ["ReservationName=spare", "StartTime=now", "Duration=60", "Users=root", "Nodes=n6"]
+    capture.box.run(["scontrol", "create", "reservation", *reservation], "root")
     end = time.monotonic() + 60
-    while Recorder(capture.box, [], "").nodes(["n5"])["n5"].states != {"IDLE"}:
+    while not nodes_are_made(capture):
         if time.monotonic() > end:
-            raise TimeoutError("n5 is not idle")
+            raise TimeoutError("n5 is not idle, or n6 is not reserved")
         time.sleep(0.2)
+
+
+def nodes_are_made(capture: Capture) -> bool:
+    """Whether n5 has been checked again, and n6's reservation has begun."""
+    found = Recorder(capture.box, [], "").nodes(["n5", "n6"])
+    return found["n5"].states == {"IDLE"} and "RESERVED" in found["n6"].states
 
 
 def read(capture: Capture) -> None:

@@ -1,9 +1,9 @@
 """The door, asked of a real Slurm: the same assertions for each room behind it, whatever users write."""
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.sandbox import Sandbox, machine
+from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.slurm import Job, JobNotFoundError, Slurm, SlurmAwayError, SlurmError
+from tests.cluster import controller
 from tests.cluster.command import until as until_true
 from tests.cluster.doors import PYSLURM, Door
 
@@ -154,6 +155,8 @@ def test_signals(door: Slurm, cluster: Sandbox) -> None:
         "tab\tand\rreturn, größer, 訓練",
         "~" * 64,
         "not \udcff UTF-8",
+        "None",
+        "N/A",
     ],
 )
 def test_hostile_names_and_comments_forge_nothing(door: Slurm, text: str) -> None:
@@ -202,9 +205,24 @@ def test_a_nodes_way(door: Slurm) -> None:
     assert set(door.nodes([])) == {"n1", "n2", "n3", "n4", "n5"}
 
 
+def test_a_nodes_reason_is_not_its_comment(door: Slurm, cluster: Sandbox) -> None:
+    """Slurm prints a node's comment and its reservation behind the reason."""
+    try:
+        cluster.run(["scontrol", "update", "nodename=n3", "comment=rack 4 [job 8]"], user="root")
+        words = ["reservationname=test", "user=root", "starttime=now", "duration=10", "nodes=n3"]
+        cluster.run(["scontrol", "create", *words], user="root")
+        door.drain("n3", "new disk [job 7]")
+        found = door.nodes(["n3"])["n3"]
+        assert (found.reason, found.reason_user, found.states >= {"DRAIN"}) == ("new disk [job 7]", "root", True)
+    finally:
+        cluster.run(["scontrol", "delete", "reservationname=test"], user="root")
+        cluster.run(["scontrol", "update", "nodename=n3", "comment="], user="root")
+
+
 def test_what_slurm_refuses(door: Slurm) -> None:
-    """The error names what was asked and what Slurm said, and is not taken for a controller that is away."""
-    with pytest.raises(SlurmError, match=r"could not requeue job 999999: (scontrol|pyslurm) said: .*[Ii]nvalid job id"):
+    """The error names what was asked, what Slurm said and what to try; no controller is taken for one that is away."""
+    said = r"could not requeue job 999999: (scontrol|pyslurm) said: .*[Ii]nvalid job id(?s:.*)\n  see it with: scontrol"
+    with pytest.raises(SlurmError, match=said):
         door.requeue(999_999)
     with pytest.raises(SlurmError, match=r"could not drain node n99: (scontrol|pyslurm) said: .*[Ii]nvalid node name"):
         door.drain("n99", "x")
@@ -219,28 +237,19 @@ def test_version_settings_and_ping(door: Slurm, cluster: Sandbox) -> None:
     assert (door.version(), door.config()["SLURM_VERSION"], door.ping()) == (said, said, True)
 
 
-def controller(box: Sandbox) -> int:
-    """The pid of slurmctld, once it is the only one: a reconfigure starts it anew on later releases."""
-    ctl = machine.find(box.directory)["ctl"]
-    until_true(lambda: len(machine.children(ctl, "slurmctld")) == 1)
-    return machine.children(ctl, "slurmctld")[0]
-
-
 @pytest.fixture
 def stopped(cluster: Sandbox, connect: Connect) -> Iterator[Slurm]:
     """A slurmctld that does not answer, and a door that knew it before."""
     door = connect(deadline_s=1.0)
     assert door.nodes(["n1"])
-    pid = controller(cluster)
-    os.kill(pid, signal.SIGSTOP)
-    yield door
-    os.kill(pid, signal.SIGCONT)
+    with controller.stopped(cluster):
+        yield door
 
 
 def test_a_stopped_controller_meets_the_deadline(stopped: Slurm) -> None:
     """A question to a slurmctld that hangs ends at its deadline, with what to try."""
     began = time.monotonic()
-    with pytest.raises(SlurmAwayError, match=r"gave no answer in 1 s\n  is slurmctld up\? try: scontrol ping"):
+    with pytest.raises(SlurmAwayError, match=r"gave no answer in 1 s.*\n  is slurmctld up\? try: scontrol ping"):
         stopped.job(1)
     assert not stopped.ping()
     assert time.monotonic() - began < 10
@@ -250,13 +259,12 @@ def test_a_controller_that_comes_back_is_asked_again(cluster: Sandbox, connect: 
     """Down: an error that says so, and the patient wait until it is back; what was asked for is done once."""
     patient, hasty = connect(deadline_s=20.0, patience_s=60.0), connect(deadline_s=20.0)
     job_id = sleeping(patient, "--hold")
-    os.kill(controller(cluster), signal.SIGTERM)  # it saves its state first
-    until_true(lambda: not machine.children(machine.find(cluster.directory)["ctl"], "slurmctld"))
-    try:
-        with pytest.raises(SlurmAwayError, match=r"could not read the jobs.*\n  is slurmctld up"):
-            hasty.jobs([job_id, job_id + 1])
-        assert not hasty.ping()
-    finally:
-        cluster.run(["sh", "-c", "(sleep 3; exec slurmctld) >/dev/null 2>&1 &"], user="slurm")
-    patient.update_job(job_id, Comment="after all")
+    with ThreadPoolExecutor(1) as pool:
+        with controller.away(cluster):
+            change = pool.submit(patient.update_job, job_id, Comment="after all")
+            with pytest.raises(SlurmAwayError, match=r"could not read the jobs.*\n  is slurmctld up"):
+                hasty.jobs([job_id, job_id + 1])
+            assert not hasty.ping()
+            assert not change.done()
+        change.result(60)
     assert patient.job(job_id).comment == "after all"

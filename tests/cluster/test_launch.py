@@ -266,7 +266,7 @@ def test_a_command_that_is_not_there_is_named(cluster: Sandbox, mode: str) -> No
 
 def test_a_program_is_told_its_attempt_and_its_checkpoint(cluster: Sandbox) -> None:
     """The first attempt is 0 and no restart; the checkpoint directory is absolute whatever the spec says."""
-    command = "bash -c 'env | grep ^SLURM_PLUGIN_ | grep -v _LAUNCH= | sort'"
+    command = "bash -c 'env | grep ^SLURM_PLUGIN_ | grep -v -e _LAUNCH= -e _BACKEND= | sort'"
     job = submit(cluster, "told", nodes=1, command=command, checkpoint="deep/checkpoints")
     assert job.end() == "COMPLETED"
     assert [line for line in job.log.splitlines() if line.startswith("SLURM_PLUGIN_")] == [
@@ -280,7 +280,11 @@ def test_a_program_is_told_its_attempt_and_its_checkpoint(cluster: Sandbox) -> N
 def test_the_supervisor_asks_as_it_is_told(cluster: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """SLURM_PLUGIN_BACKEND travels with the job: pyslurm where a node has it; else the log says why not."""
     monkeypatch.setenv("SLURM_PLUGIN_BACKEND", "pyslurm")
-    job = submit(cluster, "backend", nodes=1, command="true")
+    job = submit(cluster, "backend", nodes=1, command="bash -c 'echo runs; until [ -e done ]; do sleep 0.1; done'")
+    job.until(lambda: "runs" in job.log, "the program")
+    found = cluster.run(["pgrep", "-u", "alice", "-f", "pyslurm_process.py"], user="root", node="n1", check=False)
+    (job.directory / "done").touch()
     assert job.end() == "COMPLETED", job.log
-    said = "pyslurm cannot be imported (No module named 'pyslurm'); Slurm's commands are used instead"
-    assert (f"[slurm_plugin] {said}" in job.log) is not WITH_PYSLURM
+    said = "[slurm_plugin] pyslurm cannot be imported (No module named 'pyslurm'); Slurm's commands are used instead"
+    assert (said in job.log, found.stdout != "") == ((False, True) if WITH_PYSLURM else (True, False))
+    assert WITH_PYSLURM is ("commands are used" not in job.log)

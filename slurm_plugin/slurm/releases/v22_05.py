@@ -2,7 +2,9 @@
 
 - Prolog knows the job's nodes as SLURM_NODELIST only.
 - squeue prints exit_code as a wait status: 1792 for exit 7.
-- RESUME of a drained idle node removes the reason.
+- `squeue -O` does not know ExcNodes; `squeue -o %x` does.
+- RESUME of a drained idle node removes the reason. The node then counts as not responding until it answers once more.
+- A requeued job that starts within a second on a node of its last run fails there ("Job credential revoked").
 - PrologFlags=DeferBatch does not imply Alloc: alone, only the first node's prolog runs.
 - With nohold_on_prolog_fail a job whose prologs fail is requeued without any limit; MaxBatchRequeue does not exist.
 - A runtime error in job_submit.lua lets the job through.

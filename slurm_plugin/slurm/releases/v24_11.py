@@ -3,6 +3,7 @@
 - Prolog has SLURM_JOB_NODELIST beside SLURM_NODELIST.
 - squeue prints exit_code as code:signal, 7:0.
 - RESUME of a drained idle node keeps the reason, and an empty one does not clear it: an idle node may show a stale one.
+- A requeued job that starts within a second on a node of its last run fails there, and the node is drained.
 - PrologFlags=DeferBatch does not imply Alloc.
 - The fifth failed prolog of a job holds it (MaxBatchRequeue): state REQUEUE_HOLD, priority 0. Its owner may not release
   it, SlurmUser may; the count then begins again.

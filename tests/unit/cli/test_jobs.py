@@ -35,7 +35,7 @@ def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     """A door whose job has ended COMPLETED."""
     fake = FakeSlurm(DONE)
-    monkeypatch.setattr(jobs, "connect", lambda: fake)
+    monkeypatch.setattr(jobs, "connect", lambda **_: fake)
     return fake
 
 

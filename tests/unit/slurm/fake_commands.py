@@ -5,21 +5,23 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_plugin.slurm.records import FIELDS
 
-# Prints records as squeue does: each field of -O with what stands behind its width, or -o's %A and %x. As in 22.05, one
-# that lacks a field says so, leaves its text empty and exits 0. The file `together` makes each wait for the other.
+# Prints records as squeue does: each field of SQUEUE_FORMAT2 with what stands behind its width, or %A and %x of
+# SQUEUE_FORMAT. As in 22.05, one that lacks a field says so, leaves its text empty and exits 0. The file `together`
+# makes each wait for the other.
 SQUEUE = """#!/usr/bin/python3 -IS
 import json, os, re, sys, time
 at = "{at}/"
-flag = "-o" if "-o" in sys.argv else "-O"
-form = sys.argv[sys.argv.index(flag) + 1]
-open(at + "asked", "a").write(json.dumps(sys.argv[1:]) + chr(10))
+(name,) = set(os.environ) & {{"SQUEUE_FORMAT", "SQUEUE_FORMAT2"}}
+form = os.environ[name]
+open(at + "asked", "a").write(json.dumps([name, form, sys.argv[1:]]) + chr(10))
 end = time.monotonic() + 5
 while os.path.exists(at + "together"):
-    open(at + "up" + flag, "w").close()
-    if os.path.exists(at + "up-o") and os.path.exists(at + "up-O"):
+    open(at + "up-" + name, "w").close()
+    if os.path.exists(at + "up-SQUEUE_FORMAT") and os.path.exists(at + "up-SQUEUE_FORMAT2"):
         break
     if time.monotonic() > end:
         sys.exit("the other squeue did not start")
@@ -27,15 +29,28 @@ while os.path.exists(at + "together"):
 records, lacks = json.load(open(at + "records"))
 out = []
 for record in records:
-    if flag == "-o":
+    if name == "SQUEUE_FORMAT":
         out.append(re.sub("%[Ax]", lambda found: record[dict(A="JobID", x="ExcNodes")[found[0][1]]], form))
     else:
         fields = [re.fullmatch("([A-Za-z_]+):0(.*)", field) for field in form.split(",")]
         out.append("".join(("" if f[1] in lacks else record[f[1]]) + f[2] for f in fields))
-if flag == "-O":
+if name == "SQUEUE_FORMAT2":
     sys.stderr.write("".join(f"squeue: error: Invalid job format specification: {{name}}" + chr(10) for name in lacks))
 sys.stdout.buffer.write("".join(line + chr(10) for line in out).encode())
 """
+
+
+class Asked(NamedTuple):
+    """One squeue that has run."""
+
+    variable: str  # SQUEUE_FORMAT or SQUEUE_FORMAT2
+    form: str
+    argv: list[str]
+
+    @property
+    def nonce(self) -> str:
+        """What ends each field."""
+        return self.form.split(",")[0].removeprefix("JobID:0") if "," in self.form else self.form.split("%")[1][1:]
 
 
 @dataclass(frozen=True)
@@ -55,10 +70,10 @@ class Bin:
         (self.directory / "records").write_text(json.dumps([list(records), list(lacks)]))
         self.script("squeue", SQUEUE.format(at=self.directory))
 
-    def asked(self) -> list[list[str]]:
-        """The arguments of every squeue that has run since the last call of this."""
+    def asked(self) -> list[Asked]:
+        """Every squeue that has run since the last call of this, in the order of their starts."""
         path = self.directory / "asked"
-        found = [json.loads(line) for line in path.read_text().splitlines()]
+        found = [Asked(*json.loads(line)) for line in path.read_text().splitlines()]
         path.unlink()
         return found
 
@@ -91,7 +106,7 @@ PLAIN = ("7", "train", "alice", "main", "RUNNING", "None", "n[1-2]", "0", "0:0",
 
 
 def record(job_id: int = 7, **fields: str) -> dict[str, str]:
-    """A job as squeue's -O names its fields: a plain one, less what is given."""
+    """A job as SQUEUE_FORMAT2 names its fields: a plain one, less what is given."""
     return {**dict(zip(FIELDS, PLAIN, strict=True)), "JobID": str(job_id), **fields}
 
 

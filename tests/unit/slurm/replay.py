@@ -13,7 +13,7 @@ import pytest
 
 from slurm_plugin.slurm import SlurmError
 from slurm_plugin.slurm.commands import Commands
-from slurm_plugin.slurm.process import Result
+from slurm_plugin.slurm.process import Command, Result
 
 FILES = {path.stem: path for path in sorted((Path(__file__).parents[2] / "captured" / "door").glob("*.json"))}
 
@@ -25,12 +25,12 @@ class Replay(Commands):
         super().__init__()
         self.left = list(answers)
 
-    def _run(self, commands: Sequence[Sequence[str]], *, text: str = "", directory: str | None = None) -> list[Result]:
-        return [self._answer(list(argv)) for argv in commands]
+    def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
+        return [self._answer(command) for command in commands]
 
-    def _answer(self, argv: list[str]) -> Result:
+    def _answer(self, command: Command) -> Result:
         answer = self.left.pop(0)
-        assert argv == answer["argv"]
+        assert (list(command.argv), command.variables) == (answer["argv"], answer["variables"])
         return Result(answer["code"], answer["out"], answer["err"])
 
 

@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ import pytest
 from slurm_plugin.slurm import SlurmAwayError, SlurmError, pyslurm_process
 from slurm_plugin.slurm.bridge import Bridge
 from slurm_plugin.slurm.library import Library
+from slurm_plugin.slurm.patience import Patience
+from tests.fake_slurm import FakeClock
 from tests.unit.slurm.fake_commands import until_gone
 from tests.unit.slurm.pyslurm_plan import JOB, FakePyslurm
 from tests.unit.slurm.test_records import PLAIN
@@ -22,18 +27,19 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_start(pyslurm: FakePyslurm) -> None:
-    """One process for all questions, in UTC, in no directory of a user's, and no import that could end it unasked.
+def test_start(pyslurm: FakePyslurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process for all questions, in UTC, where the caller is, and no import that could end it unasked.
 
     Our own modules are not what pyslurm finds under their names.
     """
+    monkeypatch.chdir(tmp_path)  # SLURM_CONF may be a relative path
     bridge = Bridge()
     assert pyslurm.started() == []
     assert bridge.start(LONG_S) == ("ok", "25.5.0")
     assert [bridge.ask(("ping",), LONG_S) for _ in range(3)] == [("ok", True)] * 3
     assert len(pyslurm.started()) == 1
     notes = [json.loads(line) for line in (pyslurm.directory / "calls").read_text().splitlines()]
-    assert notes[1][:-1] == ["slurm_init", "1", "UTC", "/"]
+    assert notes[1][:-1] == ["slurm_init", "1", "UTC", str(tmp_path)]
     assert str(Path(pyslurm_process.__file__).parent) not in notes[1][-1]
 
 
@@ -110,14 +116,60 @@ def test_answer_that_is_not_whole(pyslurm: FakePyslurm, todo: dict[str, object])
     pyslurm.plan(requeue=todo)
     door._deadline_s = 0.3 if "hang" in todo else LONG_S
     began = time.monotonic()
-    with pytest.raises(
-        SlurmError, match=r"could not requeue job 7: pyslurm (ended: it said nothing|gave no)"
-    ) as caught:
+    with pytest.raises(SlurmAwayError) as caught:
         door.requeue(7)
-    assert isinstance(caught.value, SlurmAwayError) is ("hang" in todo)
+    assert caught.value.sent
+    why = "gave no answer in 0.3 s" if "hang" in todo else "said: it said nothing"
+    assert str(caught.value) == f"could not requeue job 7: pyslurm {why}\n  is slurmctld up? try: scontrol ping"
     assert time.monotonic() - began < 5
     door._deadline_s = LONG_S
     assert door.job(7) == PLAIN
+    assert len(pyslurm.started()) == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "call", "attempts"),
+    [("requeue", lambda door: door.requeue(7), 3), ("send_signal", lambda door: door.signal(7, "USR1"), 1)],
+)
+def test_process_that_ends_over_a_question(
+    pyslurm: FakePyslurm, verb: str, call: Callable[[Library], object], attempts: int
+) -> None:
+    """It may have been done: asked again in a new process, but not what would then be done twice."""
+    clock, said = FakeClock(), list[str]()
+    pyslurm.plan(**{verb: {"stderr": "one\nslurm: fatal: two\n", "exit": 1}})
+    door = Library(deadline_s=LONG_S, patience=Patience(2, said.append, clock.now, clock.sleep))
+    with pytest.raises(SlurmAwayError) as caught:
+        call(door)
+    assert caught.value.sent
+    asked = "requeue job 7" if verb == "requeue" else "send USR1 to job 7"
+    line = f"could not {asked}: pyslurm said: slurm: fatal: two"
+    assert str(caught.value) == f"{line}\n  is slurmctld up? try: scontrol ping"
+    assert said == ([f"{line}; asking again for 2 s"] if attempts > 1 else [])
+    assert len(pyslurm.started()) == attempts
+    assert [noted[0] for noted in pyslurm.calls()] == [verb] * attempts
+
+
+def test_interrupted(pyslurm: FakePyslurm) -> None:
+    """Ctrl-C while an answer is waited for: its process ends, and the next answer is that of the next question."""
+    bridge = Bridge()
+    bridge.start(LONG_S)
+    (first,) = pyslurm.started()
+    pyslurm.plan(requeue={"hang": True})
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)  # SIGINT may be ignored here, and SIGALRM is pytest-timeout's
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            bridge.ask(("requeue", 7), LONG_S)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert not Path(f"/proc/{first}").exists()
+    assert bridge.ask(("ping",), LONG_S) == ("ok", True)
     assert len(pyslurm.started()) == 2
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from slurm_plugin.slurm import Job, JobNotFoundError
-from tests.captured.capture import FORGED, UNKNOWN_JOB
+from tests.captured.capture import FORGED, NODE_COMMENT, NONCE, REASON_OF_LINES, UNKNOWN_JOB
 from tests.unit.slurm.replay import FILES, Release
 
 OURS = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
@@ -96,8 +96,14 @@ def test_some_jobs(slurm: Release, jobs: dict[str, Job]) -> None:
 
 
 def test_how_many_commands(slurm: Release) -> None:
-    """One; on 22.05 a first that is in vain, and two that run at once."""
-    assert len(slurm.named("jobs")) == (3 if slurm.version.startswith("22.05") else 1)
+    """One; on 22.05 two, with one nonce, which is on no command line."""
+    asked = slurm.named("jobs")
+    assert [list(each["variables"]) for each in asked] == (
+        [["SQUEUE_FORMAT2"], ["SQUEUE_FORMAT"]] if slurm.version.startswith("22.05") else [["SQUEUE_FORMAT2"]]
+    )
+    for answer in slurm.answers:
+        assert NONCE not in " ".join(answer["argv"])
+        assert all(NONCE in form for form in answer["variables"].values())
 
 
 def test_nodes(slurm: Release) -> None:
@@ -105,6 +111,7 @@ def test_nodes(slurm: Release) -> None:
     found = slurm.ask("nodes", lambda door: door.nodes([]))
     assert {name: set(node.states) for name, node in found.items()} == {
         "n1": {"ALLOCATED"}, "n2": {"ALLOCATED"}, "n3": {"IDLE", "DRAIN"}, "n4": {"DOWN"}, "n5": {"IDLE"},
+        "n6": {"IDLE", "DRAIN", "RESERVED"},
     }  # fmt: skip
     assert {name: found[name].reason for name in ("n1", "n2", "n3", "n4")} == {
         "n1": "", "n2": "", "n3": OURS, "n4": "State=IDLE [a] b",
@@ -116,6 +123,20 @@ def test_nodes(slurm: Release) -> None:
     assert {node.partitions for node in found.values()} == {("main",)}
     two = slurm.ask("two nodes", lambda door: door.nodes(["n1", "n3"]))
     assert two == {name: found[name] for name in ("n1", "n3")}
+
+
+def test_what_stands_behind_a_reason(slurm: Release) -> None:
+    """Its further lines, a comment that looks like a reason, and from 24.11 on a reservation: no part of it."""
+    (answer,) = slurm.named("nodes")
+    (line,) = [line for line in answer["out"].splitlines() if line.startswith("NodeName=n6 ")]
+    behind = "        ".join(["", *REASON_OF_LINES.split("\n")[1:]]) + f" Comment={NODE_COMMENT}"
+    behind += "" if slurm.version.startswith("22.05") else " ReservationName=spare"
+    assert line.rstrip().endswith(f"]{behind}")
+    found = slurm.ask("nodes", lambda door: door.nodes([]))
+    assert (found["n6"].reason, found["n6"].reason_user) == (REASON_OF_LINES.split("\n")[0], "root")
+    assert found["n6"].reason_time
+    assert abs(found["n6"].reason_time - found["n3"].reason_time) < timedelta(minutes=1)
+    assert found["n6"].standing_reason == found["n6"].reason
 
 
 def test_settings(slurm: Release) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from slurm_plugin.slurm import JobNotFoundError, SlurmAwayError
 from slurm_plugin.slurm.commands import Commands
-from tests.captured.capture import CHANGES, NODE_CHANGES, SLEEP, UNKNOWN_JOB
+from tests.captured.capture import CHANGES, NODE_CHANGES, REASON_OF_LINES, SLEEP, UNKNOWN_JOB
 from tests.unit.slurm.replay import Release
 from tests.unit.slurm.test_captured import OURS
 
@@ -25,6 +25,7 @@ DONE: dict[str, Callable[[Commands], object]] = {
     "drain": lambda door: door.drain("n3", OURS),
     "drain n5": lambda door: door.drain("n5", "x"),
     "resume": lambda door: door.resume("n5"),
+    "drain n6": lambda door: door.drain("n6", REASON_OF_LINES),
     "unknown job: cancel": lambda door: door.cancel(UNKNOWN_JOB),  # of which scancel says nothing
 }
 
@@ -77,10 +78,11 @@ REFUSED: dict[str, tuple[Callable[[Commands], object], str]] = {
 
 @pytest.mark.parametrize(("name", "said"), [(name, said) for name, (_, said) in REFUSED.items()], ids=REFUSED)
 def test_refused(slurm: Release, name: str, said: str) -> None:
-    """An error with Slurm's words, and no controller that is away."""
+    """An error with Slurm's words and what to try, and no controller that is away."""
     error = slurm.refusal(name, REFUSED[name][0])
     assert not isinstance(error, SlurmAwayError | JobNotFoundError)
     assert re.search(said, str(error))
+    assert re.search(r"\n  (try|try the same script with|see it with): \S+", str(error))
 
 
 QUESTIONS: dict[str, Callable[[Commands], object]] = {

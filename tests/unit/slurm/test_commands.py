@@ -1,7 +1,12 @@
 """What the door through Slurm's commands runs, and what it makes of the answers."""
 
+import errno
+import os
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +29,7 @@ CALLS: dict[str, tuple[Callable[[Slurm], object], list[str]]] = {
         ["scontrol", "update", "NodeName=n1", "State=DRAIN", f"Reason={OURS}"],
     ),
     "resume": (lambda door: door.resume("n1"), ["scontrol", "update", "NodeName=n1", "State=RESUME"]),
-    "nodes": (lambda door: door.nodes(["n1", "n2"]), ["scontrol", "-o", "show", "node", "n1,n2"]),
+    "nodes": (lambda door: door.nodes(["n1", "n2"]), ["scontrol", "-o", "show", "node", "n[1-2]"]),
     "all nodes": (lambda door: door.nodes([]), ["scontrol", "-o", "show", "node"]),
     "config": (lambda door: door.config(), ["scontrol", "show", "config"]),
     "ping": (lambda door: door.ping(), ["scontrol", "ping"]),
@@ -83,8 +88,11 @@ def test_settings(commands: Bin) -> None:
     commands.recorded("scontrol", SHOWN)
     door = connect(str(commands.directory))
     assert door.config() == SETTINGS
-    with pytest.raises(SlurmError, match="names no SLURM_VERSION"):
+    with pytest.raises(SlurmError) as caught:
         door.version()
+    assert str(caught.value) == (
+        "could not read slurmctld's settings: scontrol said: no SLURM_VERSION\n  try: scontrol show config"
+    )
     commands.recorded("scontrol", f"{SHOWN}SLURM_VERSION           = 24.11.5\n")
     assert door.version() == "24.11.5"
 
@@ -105,15 +113,37 @@ def test_ping(commands: Bin, script: str, up: bool) -> None:
     assert connect(str(commands.directory), deadline_s=0.3 if not up else 10).ping() is up
 
 
-def test_refusal(commands: Bin) -> None:
-    """What was asked, and Slurm's own words."""
-    commands.recorded("scontrol", "", "Access/permission denied\n", 1)
-    door = connect(str(commands.directory))
+REFUSED: dict[str, tuple[Callable[[Slurm], object], str, str, str]] = {
+    "submit": (
+        lambda door: door.submit(""), "submit the job", "sbatch", "try the same script with: sbatch --test-only"
+    ),
+    "jobs": (lambda door: door.jobs([7]), "read the jobs", "squeue", "try: squeue --all"),
+    "job": (lambda door: door.job(7), "read the jobs", "squeue", "try: squeue --all"),
+    "nodes": (lambda door: door.nodes(["n1"]), "read the nodes", "scontrol", "try: scontrol show node"),
+    "update_job": (
+        lambda door: door.update_job(7, Comment="x", Nice="1"),
+        "update job 7 (Comment, Nice)", "scontrol", "see it with: scontrol show job 7",
+    ),
+    "requeue": (lambda door: door.requeue(7), "requeue job 7", "scontrol", "see it with: scontrol show job 7"),
+    "hold": (lambda door: door.hold(7), "hold job 7", "scontrol", "see it with: scontrol show job 7"),
+    "release": (lambda door: door.release(7), "release job 7", "scontrol", "see it with: scontrol show job 7"),
+    "signal": (
+        lambda door: door.signal(7, "USR1"), "send USR1 to job 7", "scancel", "see it with: scontrol show job 7"
+    ),
+    "cancel": (lambda door: door.cancel(7), "cancel job 7", "scancel", "see it with: scontrol show job 7"),
+    "drain": (lambda door: door.drain("n1", "x"), "drain node n1", "scontrol", "see it with: scontrol show node n1"),
+    "resume": (lambda door: door.resume("n1"), "resume node n1", "scontrol", "see it with: scontrol show node n1"),
+    "config": (lambda door: door.config(), "read slurmctld's settings", "scontrol", "try: scontrol show config"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "asked", "program", "hint"), REFUSED.values(), ids=REFUSED)
+def test_refusal(commands: Bin, call: Callable[[Slurm], object], asked: str, program: str, hint: str) -> None:
+    """What was asked, Slurm's own words, and what to try."""
+    commands.recorded(program, "", "Access/permission denied\n", 1)
     with pytest.raises(SlurmError) as caught:
-        door.requeue(7)
-    assert str(caught.value) == "could not requeue job 7: scontrol said: Access/permission denied"
-    with pytest.raises(SlurmError, match=r"could not update job 7 \(Comment, Nice\): scontrol said: Access"):
-        door.update_job(7, Comment="x", Nice="1")
+        call(connect(str(commands.directory)))
+    assert str(caught.value) == f"could not {asked}: {program} said: Access/permission denied\n  {hint}"
     assert not isinstance(caught.value, SlurmAwayError | JobNotFoundError)
 
 
@@ -196,9 +226,57 @@ def test_environment_of_submit(commands: Bin, monkeypatch: pytest.MonkeyPatch) -
 
 def test_words_of_the_question_for_jobs(commands: Bin) -> None:
     """All jobs in one question, in whatever state and partition, each field whole."""
-    commands.recorded("squeue", "")
+    commands.squeue([])
     connect(str(commands.directory)).jobs([7, 9])
-    *words, flag, form = commands.argv()
-    assert [*words, flag] == ["--noheader", "--all", "--array", "--states=all", "--jobs=7,9", "-O"]
-    nonce = form.split(",")[0].removeprefix("JobID:0")
-    assert form == ",".join(f"{field}:0{nonce}" for field in FIELDS)
+    (asked,) = commands.asked()
+    assert asked.argv == ["--noheader", "--all", "--array", "--states=all", "--jobs=7,9"]
+    assert asked.variable == "SQUEUE_FORMAT2"
+    assert asked.form == ",".join(f"{field}:0{asked.nonce}" for field in FIELDS)
+
+
+FAILURES = [errno.EAGAIN, errno.ENOMEM, errno.E2BIG]
+
+
+@pytest.mark.parametrize("number", FAILURES, ids=map(errno.errorcode.get, FAILURES))
+def test_command_that_does_not_start(commands: Bin, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """No process is left for it, or its arguments are too long: an error of the door's, and no controller is away."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    commands.recorded("scontrol")
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    with pytest.raises(SlurmError) as caught:
+        connect(str(commands.directory)).requeue(7)
+    assert str(caught.value) == f"could not start scontrol: {os.strerror(number)}\n  see: df, ulimit -a"
+    assert not isinstance(caught.value, SlurmAwayError)
+
+
+def test_arguments_that_are_too_long(commands: Bin) -> None:
+    """Linux takes 128 KiB in one, and in one variable."""
+    commands.recorded("scontrol")
+    with pytest.raises(SlurmError, match=r"^could not start scontrol: Argument list too long\n  "):
+        connect(str(commands.directory)).update_job(7, Comment="x" * (1 << 17))
+
+
+def test_second_command_that_does_not_start(commands: Bin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one ends with it, and nothing of it is left."""
+    at = commands.directory
+    commands.squeue([], lacks=["ExcNodes"])
+    door = connect(str(at), deadline_s=10)
+    door.jobs()
+    commands.script("squeue", "exec sleep 300")
+    started, start = list[subprocess.Popen[bytes]](), subprocess.Popen
+
+    def once(*arguments: Any, **more: Any) -> "subprocess.Popen[bytes]":
+        if started:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        started.append(start(*arguments, **more))
+        return started[0]
+
+    monkeypatch.setattr("subprocess.Popen", once)
+    with pytest.raises(
+        SlurmError, match=r"^could not start squeue: Resource temporarily unavailable\n  see: df, ulimit -a"
+    ):
+        door.jobs()
+    assert started[0].returncode == -signal.SIGKILL

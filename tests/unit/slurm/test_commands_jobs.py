@@ -24,14 +24,14 @@ def test_all_jobs(commands: Bin) -> None:
     """None asks for all of them, and names none."""
     commands.squeue([record(9), record(7)])
     assert set(connect(str(commands.directory)).jobs()) == {7, 9}
-    assert not [word for word in commands.asked()[0] if word.startswith("--jobs")]
+    assert not [word for word in commands.asked()[0].argv if word.startswith("--jobs")]
 
 
 def test_one_job(commands: Bin) -> None:
     """The same question."""
     commands.squeue([record()])
     assert connect(str(commands.directory)).job(7) == PLAIN
-    assert "--jobs=7" in commands.asked()[0]
+    assert "--jobs=7" in commands.asked()[0].argv
 
 
 @pytest.mark.parametrize(("number", "named"), [(MOST_IDS, True), (MOST_IDS + 1, False)])
@@ -40,7 +40,7 @@ def test_many_jobs(commands: Bin, number: int, named: bool) -> None:
     commands.squeue([record(1), record(MOST_IDS), record(50_000)])
     assert set(connect(str(commands.directory)).jobs(range(1, number + 1))) == {1, MOST_IDS}
     (asked,) = commands.asked()
-    assert [word for word in asked if word.startswith("--jobs")] == (
+    assert [word for word in asked.argv if word.startswith("--jobs")] == (
         [f"--jobs={','.join(map(str, range(1, number + 1)))}"] if named else []
     )
 
@@ -74,7 +74,7 @@ def test_nonce_is_new_each_time(commands: Bin) -> None:
     door = connect(str(commands.directory))
     door.jobs([7])
     door.jobs([7])
-    nonces = [asked[-1].split(",")[0].removeprefix("JobID:0") for asked in commands.asked()]
+    nonces = [asked.nonce for asked in commands.asked()]
     assert len(set(nonces)) == 2
     assert min(len(nonce.strip("~")) for nonce in nonces) >= 11
 
@@ -82,19 +82,39 @@ def test_nonce_is_new_each_time(commands: Bin) -> None:
 JOBS_OF_22_05 = [record(6), record(7, Comment=HOSTILE, ExcNodes="n[3-4]", exit_code="256")]
 
 
+def test_nonce_is_on_no_command_line(commands: Bin) -> None:
+    """Everybody can read /proc/PID/cmdline, and write a comment that ends a record with what stands there."""
+    commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
+    door = connect(str(commands.directory))
+    door.jobs([6, 7])
+    door.jobs()
+    found = commands.asked()
+    assert len(found) == 4
+    for asked in found:
+        words = " ".join(asked.argv)
+        assert asked.nonce.strip("~") not in words
+        assert not {"-o", "-O", "--format", "--Format"} & {word.partition("=")[0] for word in asked.argv}
+        assert "%" not in words
+
+
 def test_squeue_that_lacks_a_field(commands: Bin) -> None:
-    """22.05: said once, remembered; from then on two processes run at once, and their answers are put together."""
+    """22.05: learnt with the first answer, of which nothing is asked again but what it lacks, and remembered.
+
+    From then on both processes run at once. Either way the same nonce ends the fields of both.
+    """
     commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
     door = connect(str(commands.directory))
     wanted = {6: replace(PLAIN, id=6), 7: replace(PLAIN, comment=HOSTILE, excluded="n[3-4]", exit_code=1)}
     assert door.jobs([6, 7]) == wanted
-    assert sorted(asked[-2] for asked in commands.asked()) == ["-O", "-O", "-o"]
+    first, second = commands.asked()
+    assert (first.variable, second.variable) == ("SQUEUE_FORMAT2", "SQUEUE_FORMAT")
+    assert (first.nonce, first.argv) == (second.nonce, second.argv)
     (commands.directory / "together").touch()
     assert door.jobs([6, 7]) == wanted
-    first, second = sorted(commands.asked(), key=lambda asked: asked[-2])
-    assert (first[:-1], first[-2], second[-2]) == ([*second[:-2], "-O"], "-O", "-o")
-    nonce = first[-1].split(",")[0].removeprefix("JobID:0")
-    assert second[-1] == f"%A{nonce}%x{nonce}"
+    second, first = sorted(commands.asked())
+    assert (first.variable, second.variable) == ("SQUEUE_FORMAT2", "SQUEUE_FORMAT")
+    assert (first.nonce, first.argv) == (second.nonce, second.argv)
+    assert second.form == f"%A{first.nonce}%x{first.nonce}"
 
 
 def test_each_door_learns_for_itself(commands: Bin) -> None:
@@ -111,16 +131,31 @@ def test_job_that_is_in_one_answer_only(commands: Bin) -> None:
     """One that was submitted between the two is left to the next question, and no other one with it."""
     commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
     script = commands.read("squeue").replace(
-        "for record in records:", "for record in records[: 1 if flag == '-o' else None]:"
+        "for record in records:", "for record in records[: 1 if name == 'SQUEUE_FORMAT' else None]:"
     )
     commands.script("squeue", script)
     assert set(connect(str(commands.directory)).jobs()) == {6}
 
 
-def test_second_answer_that_is_no_answer(commands: Bin) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["first question", "later"])
+def test_second_answer_that_is_no_answer(commands: Bin, again: bool) -> None:
     """Without the excluded nodes there is no job: that none is excluded would be a lie."""
     commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
-    script = commands.read("squeue").replace("records, lacks", "flag == '-o' and sys.exit('no'); records, lacks")
-    commands.script("squeue", script)
-    with pytest.raises(SlurmError, match="could not read the jobs: squeue said: no"):
-        connect(str(commands.directory)).jobs()
+    door = connect(str(commands.directory))
+    if again:
+        door.jobs()
+    for line, said in (
+        ("sys.exit('no')", "could not read the jobs: squeue said: no\n  try: squeue --all"),
+        (
+            "print('7'), sys.exit(0)",
+            "squeue's answer ends in the middle of a job\n  ask again; it may have been killed",
+        ),
+    ):
+        commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
+        script = commands.read("squeue").replace(
+            "records, lacks", f"name == 'SQUEUE_FORMAT' and ({line}); records, lacks"
+        )
+        commands.script("squeue", script)
+        with pytest.raises(SlurmError) as caught:
+            door.jobs()
+        assert str(caught.value) == said

@@ -140,17 +140,58 @@ ERRORS: dict[str, tuple[dict[str, Any], bool | None, str]] = {
 
 @pytest.mark.parametrize(("todo", "sent", "said"), ERRORS.values(), ids=ERRORS)
 def test_errors(pyslurm: FakePyslurm, door: Library, todo: dict[str, Any], sent: bool | None, said: str) -> None:
-    """Refused, or away and then whether the question may have arrived; the next call works with the same process."""
+    """Refused, or away and then whether the question may have arrived; with what to try.
+
+    The next call works: with the same process, but where the controller was away, with one that reads slurm.conf again.
+    """
     pyslurm.plan(requeue=todo)
     with pytest.raises(SlurmError) as caught:
         door.requeue(7)
-    message = f"could not requeue job 7: pyslurm said: {said}"
+    hint = "see it with: scontrol show job 7" if sent is None else "is slurmctld up? try: scontrol ping"
     assert not isinstance(caught.value, JobNotFoundError)
-    if isinstance(caught.value, SlurmAwayError):
-        message += "\n  is slurmctld up? try: scontrol ping"
-    assert (str(caught.value), getattr(caught.value, "sent", None)) == (message, sent)
+    assert isinstance(caught.value, SlurmAwayError) is (sent is not None)
+    assert str(caught.value) == f"could not requeue job 7: pyslurm said: {said}\n  {hint}"
+    assert getattr(caught.value, "sent", None) is sent
+    first, *_ = pyslurm.started()
+    assert Path(f"/proc/{first}").exists() is (sent is None)
     assert door.job(7) == PLAIN
-    assert len(pyslurm.started()) == 1
+    assert len(pyslurm.started()) == (1 if sent is None else 2)
+
+
+HINTS: dict[str, tuple[Callable[[Slurm], object], str, str]] = {
+    "job": (lambda door: door.job(7), "Job.load", "read job 7|see it with: scontrol show job 7"),
+    "nodes": (lambda door: door.nodes([]), "Nodes.load", "read the nodes|try: scontrol show node"),
+    "update_job": (
+        lambda door: door.update_job(7, Comment="x", AdminComment="y"),
+        "modify",
+        "update job 7 (Comment, AdminComment)|see it with: scontrol show job 7",
+    ),
+    "hold": (lambda door: door.hold(7), "hold", "hold job 7|see it with: scontrol show job 7"),
+    "release": (lambda door: door.release(7), "release", "release job 7|see it with: scontrol show job 7"),
+    "signal": (
+        lambda door: door.signal(7, "USR1"), "send_signal", "send USR1 to job 7|see it with: scontrol show job 7"
+    ),
+    "cancel": (lambda door: door.cancel(7), "cancel", "cancel job 7|see it with: scontrol show job 7"),
+    "drain": (lambda door: door.drain("n1", "x"), "Node.modify", "drain node n1|see it with: scontrol show node n1"),
+    "resume": (lambda door: door.resume("n1"), "Node.modify", "resume node n1|see it with: scontrol show node n1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "verb", "words"), HINTS.values(), ids=HINTS)
+def test_refusal(pyslurm: FakePyslurm, door: Library, call: Callable[[Slurm], object], verb: str, words: str) -> None:
+    """What was asked, what Slurm said, what to try: as with the commands."""
+    pyslurm.plan(**{verb: {"errno": 2010, "words": "Access/permission denied"}})
+    with pytest.raises(SlurmError) as caught:
+        call(door)
+    asked, hint = words.split("|")
+    assert str(caught.value) == f"could not {asked}: pyslurm said: Access/permission denied\n  {hint}"
+
+
+def test_cancel_of_a_job_that_is_not_known(pyslurm: FakePyslurm, door: Library) -> None:
+    """Nothing is left to cancel, and that is no error, as scancel has it."""
+    pyslurm.plan(cancel={"errno": 2017, "words": "Invalid job id specified"})
+    door.cancel(8)
+    assert pyslurm.calls() == [["cancel", 8]]
 
 
 @pytest.mark.parametrize(

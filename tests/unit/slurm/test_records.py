@@ -135,11 +135,15 @@ def test_answer_that_is_cut_off() -> None:
                 read(text[:cut])
 
 
-@pytest.mark.parametrize("number", ["", "7x", "-7", "squeue: error", "7_1"])
+@pytest.mark.parametrize("number", ["", "7x", "-7", "squeue: error", "7_1", "N/A"])
 def test_what_is_no_job(number: str) -> None:
-    """A record without a job id is an error that shows it."""
-    with pytest.raises(SlurmError, match=f"squeue answered '{number}' in place of a job id"):
+    """A record without a job id, or without a count of restarts, is an error that shows both."""
+    with pytest.raises(SlurmError) as caught:
         one(JobID=number)
+    assert str(caught.value) == f"squeue answered {number!r} and '0' for a job's id and restarts\n  try: squeue --me"
+    with pytest.raises(SlurmError) as caught:
+        one(RestartCnt=number)
+    assert str(caught.value) == f"squeue answered '7' and {number!r} for a job's id and restarts\n  try: squeue --me"
 
 
 @pytest.mark.parametrize("state", ["", "HUMMING", "running", "RUNNING+HUMMING", "~", "RUNNING "])
@@ -155,17 +159,31 @@ def test_states_that_we_know() -> None:
     assert UNKNOWN not in records.JOB_STATES
 
 
-@pytest.mark.parametrize("field", ["Reason", "NodeList", "Partition", "Comment", "admin_comment", "ExcNodes"])
+ATTRIBUTES = {
+    "Reason": "reason", "NodeList": "nodes", "Partition": "partition", "ExcNodes": "excluded", "Comment": "comment",
+    "admin_comment": "admin_comment",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", ["Reason", "NodeList", "Partition", "ExcNodes"])
 @pytest.mark.parametrize("word", ["(null)", "N/A", "None", ""])
 def test_words_for_nothing(field: str, word: str) -> None:
-    """squeue has several; each is an empty text, in each field."""
-    attribute: dict[str, Any] = {"NodeList": "nodes", "ExcNodes": "excluded"}
-    assert getattr(one(**{field: word}), attribute.get(field, field.lower())) == ""
+    """squeue has several; each is an empty text, in each field that Slurm writes."""
+    assert getattr(one(**{field: word}), ATTRIBUTES[field]) == ""
 
 
-def test_restarts_that_are_no_number() -> None:
-    """Are none."""
-    assert (one(RestartCnt="").restarts, one(RestartCnt="N/A").restarts, one(RestartCnt="12").restarts) == (0, 0, 12)
+@pytest.mark.parametrize("field", ["Comment", "admin_comment"])
+@pytest.mark.parametrize("word", ["N/A", "None", "NONE", "Unknown", "n/a", " (null)"])
+def test_comments_that_say_nothing(field: str, word: str) -> None:
+    """Somebody wrote them: only squeue's own word is no comment."""
+    assert getattr(one(**{field: word}), ATTRIBUTES[field]) == word
+    for nothing in ("", "(null)"):
+        assert getattr(one(**{field: nothing}), ATTRIBUTES[field]) == ""
+
+
+def test_restarts() -> None:
+    """A number."""
+    assert (one(RestartCnt="0").restarts, one(RestartCnt="12").restarts) == (0, 12)
 
 
 def test_excluded_nodes_from_elsewhere() -> None:

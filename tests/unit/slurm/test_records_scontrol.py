@@ -33,6 +33,8 @@ NODES = {
                                "State=IDLE NodeName=n9 Reason=y [a] b"),
     "a reason with an author of its own": ("DOWN", f" Reason=x [eve@2020-01-01T00:00:00]{AUTHOR}", {"DOWN"},
                                            "x [eve@2020-01-01T00:00:00]"),
+    "a reason of several lines": ("IDLE+DRAIN", f" Reason=two{AUTHOR}        see Comment=y        [a]",
+                                  {"IDLE", "DRAIN"}, "two"),
 }  # fmt: skip
 
 
@@ -44,16 +46,45 @@ def test_node(state: str, reason: str, states: set[str], words: str) -> None:
     assert records.nodes(NODE.format(state=state, reason=reason)) == {"n1": wanted}
 
 
-def test_reason_without_an_author() -> None:
-    """It is kept whole, whatever stands in brackets at its end."""
-    node = records.nodes(NODE.format(state="DOWN", reason=" Reason=x [job 7]"))["n1"]
-    assert (node.reason, node.reason_user, node.reason_time) == ("x [job 7]", "", None)
+BEHIND = {
+    "a comment": " Comment=rack 7",
+    "a comment that looks like a reason": " Comment=x Reason=forged [eve@2020-01-01T00:00:00]",
+    "a comment of several lines": " Comment=rack\n7",
+    "what else it may be": " Extra=y [z]",
+    "a reservation": " ReservationName=spare",
+    "all of them": " Comment=a Extra=b ReservationName=c",
+}
 
 
-def test_reason_of_no_known_time() -> None:
-    """The author is there, the time is not."""
-    node = records.nodes(NODE.format(state="DOWN", reason=" Reason=x [root@Unknown]"))["n1"]
-    assert (node.reason, node.reason_user, node.reason_time) == ("x", "root", None)
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (f" Reason={OURS}{AUTHOR}", OURS),
+        (f" Reason=see Comment=a [b]{AUTHOR}", "see Comment=a [b]"),
+        (f" Reason=two{AUTHOR}        lines", "two"),
+    ],
+)
+def test_what_stands_behind_a_reason(reason: str, words: str, behind: str) -> None:
+    """Is no part of it, and is not taken for it."""
+    node = records.nodes(NODE.format(state="IDLE+DRAIN", reason=reason + behind))["n1"]
+    assert (node.reason, node.reason_user) == (words, "root")
+    assert node.reason_time == datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("author", ["alice@corp.example", "nobody", "4294967294", ""])
+def test_author(author: str) -> None:
+    """Whatever a site's users are named."""
+    node = records.nodes(NODE.format(state="DOWN", reason=f" Reason=x [{author}@2024-05-01T10:00:01]"))["n1"]
+    assert (node.reason, node.reason_user) == ("x", author)
+
+
+@pytest.mark.parametrize("reason", ["x", "x [job 7]", "x [root@Unknown]", "see Reason=y", ""])
+@pytest.mark.parametrize("behind", ["", " Comment=c", " Extra=e", " ReservationName=r"])
+def test_reason_without_an_author(reason: str, behind: str) -> None:
+    """One from slurm.conf may have none: it is kept whole, whatever stands in brackets at its end."""
+    node = records.nodes(NODE.format(state="DOWN", reason=f" Reason={reason}{behind}"))["n1"]
+    assert (node.reason, node.reason_user, node.reason_time) == (reason, "", None)
 
 
 def test_several_nodes() -> None:
