@@ -70,6 +70,7 @@ seconds = {}
 for _ in range(rounds):
     for subject, each in ways.items():
         for name, ask in each.items():
+            found = None  # what was asked before goes now
             begin = time.perf_counter()
             found = ask()
             seconds.setdefault(subject, {}).setdefault(name, []).append(time.perf_counter() - begin)

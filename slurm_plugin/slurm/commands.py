@@ -21,7 +21,7 @@ from slurm_plugin.slurm.patience import Patience
 from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
 from slurm_plugin.slurm.purpose import Purpose
 
-NONCE_BYTES: Final = 9  # 72 random bits that a user would have to know before the call
+NONCE_BYTES: Final = 6  # 48 random bits that a user would have to guess for a call of a few milliseconds
 MOST_IDS: Final = 1000  # named in one question; for more, all jobs are asked for
 _UNKNOWN_JOB = "Invalid job id"
 _LACKS_EXCLUDED = "Invalid job format specification: ExcNodes"
@@ -156,9 +156,11 @@ class Commands:
         rows = records.rows(text, nonce, len(records.FIELDS))
         if not self._lacks_excluded:
             return {found.id: found for found in map(records.job, rows)}
-        lists = dict(records.rows(self._checked("squeue", results[1], purpose.READ_JOBS), nonce, 2))
+        other = records.rows(self._checked("squeue", results[1], purpose.READ_JOBS), nonce, 2)
+        lists = {int(number): nodes for number, nodes in other}
+        jobs = (records.job(row, lists.get(int(row[0]))) for row in rows)
         # A job that was submitted between the two is not in both: the next question sees it.
-        return {int(row[0]): records.job(row, lists[row[0]]) for row in rows if row[0] in lists}
+        return {found.id: found for found in jobs if found.id in lists}
 
     def _ask(self, argv: Sequence[str], why: Purpose, *, repeatable: bool = True) -> str:
         """What a command says, asked again while the controller is away."""
@@ -180,11 +182,11 @@ class Commands:
 
     def _checked(self, program: str, result: Result, why: Purpose) -> str:
         """What a command printed that did as it was asked. Raises SlurmError for any other."""
-        said = (result.err or result.out).strip()
-        if result.code is None:
-            raise why.late(program, self._deadline_s, result.err.strip())
         if result.code == 0 or (program == "squeue" and _UNKNOWN_JOB in result.err):
             return result.out
+        if result.code is None:
+            raise why.late(program, self._deadline_s, result.err.strip())
+        said = (result.err or result.out).strip()
         if _AWAY.search(said):
             raise why.away(program, said, sent=not _NOT_SENT.search(said))
         raise why.refused(program, said or f"exit code {result.code}, no message")

@@ -147,7 +147,7 @@ def _job(row: Sequence[Any]) -> Job:
         user=user or "",
         partition=partition or "",
         state=state if state in records.JOB_STATES else UNKNOWN,
-        reason=records.given(reason or ""),
+        reason=records.NOTHING.get(reason, reason or ""),
         nodes=nodes or "",
         excluded=excluded or "",
         restarts=restarts,

@@ -26,7 +26,7 @@ JOB_STATES: Final = ENDED | {
 # Base states of nodes (slurm.h, enum node_states). Flags are not listed: one that we do not know changes nothing.
 NODE_STATES: Final = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED"})
 NULL: Final = "(null)"
-NOTHING: Final = frozenset({NULL, "N/A", "n/a", "None", "Unknown", "NONE"})
+NOTHING: Final = dict.fromkeys((NULL, "N/A", "n/a", "None", "Unknown", "NONE"), "")  # squeue's words for it
 # ` Reason=words [author@time]`, where Slurm knows when it was given. The author ends the first line of the words, eight
 # spaces stand before each further one; behind them a node may have a comment, a reservation and more (node_info.c).
 _REASON = re.compile(r" Reason=(.*?) \[([^\[\] ]*)@([0-9T:-]+)\](?=\s*$| {8}| \w+=)", re.DOTALL)
@@ -35,45 +35,43 @@ _STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
 _WAIT_STATUS_BITS = 8
 
 
-def rows(text: str, nonce: str, fields: int) -> list[list[str]]:
-    """squeue's records, each a list of `fields` texts. Raises SlurmError where the last one is not whole."""
+def rows(text: str, nonce: str, fields: int) -> list[tuple[str, ...]]:
+    """squeue's records, each of `fields` texts, the first with the end of the line before it.
+
+    Raises SlurmError where the last one is not whole.
+    """
     parts = text.split(nonce)
-    if (len(parts) - 1) % fields or parts[-1].strip("\n"):
+    if parts.pop().strip("\n") or len(parts) % fields:
         raise SlurmError("squeue's answer ends in the middle of a job\n  ask again; it may have been killed")
-    return [
-        [parts[start].lstrip("\n"), *parts[start + 1 : start + fields]] for start in range(0, len(parts) - 1, fields)
-    ]
+    return list(zip(*[iter(parts)] * fields, strict=True))
 
 
 def job(row: Sequence[str], excluded: str | None = None) -> Job:
     """A job from its record; `excluded` where it comes from elsewhere. Raises SlurmError for what is no record."""
     number, name, user, partition, state, reason, nodes, restarts, status, submit, start, end, comment, admin, own = row
+    number = number.lstrip("\n")
     if not number.isdigit() or not restarts.isdigit():
         raise SlurmError(f"squeue answered {number!r} and {restarts!r} for a job's id and restarts\n  try: squeue --me")
-    code, signal = exit_of(status)
-    return Job(
-        id=int(number),
-        name=name,
-        user=user,
-        partition=given(partition),
-        state=state if state in JOB_STATES else UNKNOWN,
-        reason=given(reason),
-        nodes=given(nodes),
-        excluded=given(own if excluded is None else excluded),
-        restarts=int(restarts),
-        comment="" if comment == NULL else comment,
-        admin_comment="" if admin == NULL else admin,
-        exit_code=code,
-        exit_signal=signal,
-        submit_time=utc(submit),
-        start_time=utc(start),
-        end_time=utc(end),
+    given = NOTHING.get
+    return Job._make(
+        (
+            int(number),
+            user,
+            state if state in JOB_STATES else UNKNOWN,
+            given(reason, reason),
+            given(nodes, nodes),
+            given(own, own) if excluded is None else given(excluded, excluded),
+            int(restarts),
+            "" if comment == NULL else comment,
+            "" if admin == NULL else admin,
+            *exit_of(status),
+            name,
+            given(partition, partition),
+            utc(submit),
+            utc(start),
+            utc(end),
+        )
     )
-
-
-def given(text: str) -> str:
-    """squeue's words for nothing become nothing."""
-    return "" if text in NOTHING else text
 
 
 @lru_cache(4096)  # jobs share their times, by the second

@@ -190,7 +190,7 @@ FAULTS = {
     ),
     "a node that went down": ({"n1": fakes.node("n1", "DOWN", "NOT_RESPONDING")}, "", {"n1": "the node went down"}),
     "an unreadable node": ({"n1": fakes.node("n1", "UNKNOWN")}, "", None),
-    "a node that was not in the run": ({"n9": replace(NODES["n2"], name="n9")}, "", None),
+    "a node that was not in the run": ({"n9": NODES["n2"]._replace(name="n9")}, "", None),
     "the mark of this run": (FINE, "[sp1;retries=3;run=0;x=1]", {"n2": "failed this job's own check"}),
     "the mark of another run": (FINE, "[sp1;retries=3;run=1;x=1]", None),
     "the mark of this run, forged far beyond its nodes": (FINE, "[sp1;retries=3;run=0;x=2,999999]", {}),
@@ -237,7 +237,7 @@ def test_failures_without_end(granted: int, requeues: list[str]) -> None:
     job = given_job(grant=Grant(granted), restarts=0)
     counted = 0
     for number, kind in enumerate([*requeues, *["ours"] * (granted + 1)]):
-        job = replace(job, state="RUNNING" if kind == "ours, runs again unseen" else "PENDING", restarts=number + 1)
+        job = job._replace(state="RUNNING" if kind == "ours, runs again unseen" else "PENDING", restarts=number + 1)
         bad = f"n{number}"
         ended = Ended(7, job.restarts, (bad,))
         node = fakes.node(bad) if kind == "not ours" else fakes.node(bad, "IDLE", "DRAIN", reason=BAD)
@@ -252,7 +252,7 @@ def test_failures_without_end(granted: int, requeues: list[str]) -> None:
             counted += 1
             assert counted <= granted
             assert found.grant.requeues == counted
-            job = replace(job, admin_comment=written(job.admin_comment, found.grant))
+            job = job._replace(admin_comment=written(job.admin_comment, found.grant))
             for _ in range(3):  # looking again counts nothing twice
                 again = step(ended, job, {bad: node}, [], 0)
                 assert again == (Wait() if job.state == "PENDING" else Drop("it runs again"))

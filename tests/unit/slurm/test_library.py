@@ -1,7 +1,6 @@
 """The door through pyslurm: what each call asks of it, and what becomes of its answers and its errors."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -62,8 +61,8 @@ def test_job(pyslurm: FakePyslurm, door: Library) -> None:
         "requeue_count": 2, "comment": "a\nb", "admin_comment": "c", "start_time": None, "end_time": None,
     }  # fmt: skip
     pyslurm.plan(jobs={"7": JOB | full})
-    assert door.job(7) == replace(
-        PLAIN, state="PENDING", reason="BeginTime", nodes="", excluded="n[3,5]", restarts=2, comment="a\nb",
+    assert door.job(7) == PLAIN._replace(
+        state="PENDING", reason="BeginTime", nodes="", excluded="n[3,5]", restarts=2, comment="a\nb",
         admin_comment="c", start_time=None, end_time=None,
     )  # fmt: skip
 
@@ -92,7 +91,7 @@ def test_what_is_not_known(pyslurm: FakePyslurm, door: Library) -> None:
 def test_bytes_that_are_no_text(pyslurm: FakePyslurm, door: Library) -> None:
     """pyslurm raises at such a comment: it is shown as the commands show it, and the job is as it is."""
     pyslurm.plan(jobs={"7": JOB | {"comment": {"hex": b"not \xff UTF-8".hex()}}})
-    assert door.job(7) == replace(PLAIN, comment="not \ufffd UTF-8")
+    assert door.job(7) == PLAIN._replace(comment="not \ufffd UTF-8")
 
 
 def test_job_that_is_not_known(door: Library) -> None:

@@ -1,6 +1,5 @@
 """Reading what squeue prints: what users write into their jobs forges nothing, and half an answer is none."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -117,7 +116,7 @@ def test_hostile_text(field: str, text: str) -> None:
     """A text that looks like a record, or like several, is that text: whole, and only of its own job."""
     found = read(printed(record(6), record(**{field: text}), record(9)))
     odd: dict[str, Any] = {field.lower(): text}
-    assert found == [replace(PLAIN, id=6), replace(PLAIN, **odd), replace(PLAIN, id=9)]
+    assert found == [PLAIN._replace(id=6), PLAIN._replace(**odd), PLAIN._replace(id=9)]
 
 
 def test_answer_that_is_cut_off() -> None:
