@@ -27,10 +27,10 @@ SUBMIT = (
 MEASURE = """
 import json, os, statistics, subprocess, sys, time
 from slurm_plugin.slurm import connect
-from slurm_plugin.slurm.records import FIELDS
+from slurm_plugin.slurm.records import form
 
 rounds, backends = int(sys.argv[1]), sys.argv[2:]
-every = ",".join(f"{field}:0|" for field in FIELDS)
+every = form("|")
 fields = "%A %j %u %P %T %r %N %x %V %S %e %k"
 
 

@@ -145,22 +145,17 @@ class Commands:
         which = [f"--jobs={','.join(map(str, job_ids))}"] if job_ids and len(job_ids) <= MOST_IDS else []
         squeue = ["squeue", "--noheader", "--all", "--array", "--states=all", *which]
         # The formats travel in the environment: everybody can read a command line, and forge a record with its nonce.
-        form = ",".join(f"{field}:0{nonce}" for field in records.FIELDS)
-        asked = [Command(squeue, variables={"SQUEUE_FORMAT2": form})]
+        fields = Command(squeue, variables={"SQUEUE_FORMAT2": records.form(nonce)})
         excluded = Command(squeue, variables={"SQUEUE_FORMAT": f"%A{nonce}%x{nonce}"})
-        results = self._run([*asked, excluded] if self._lacks_excluded else asked, end)
+        results = self._run([fields, excluded] if self._lacks_excluded else [fields], end)
         text = self._checked("squeue", results[0], purpose.READ_JOBS)
         if _LACKS_EXCLUDED in results[0].err and not self._lacks_excluded:
             self._lacks_excluded = True
             results += self._run([excluded], end)
-        rows = records.rows(text, nonce, len(records.FIELDS))
         if not self._lacks_excluded:
-            return {found.id: found for found in map(records.job, rows)}
-        other = records.rows(self._checked("squeue", results[1], purpose.READ_JOBS), nonce, 2)
-        lists = {int(number): nodes for number, nodes in other}
-        jobs = (records.job(row, lists.get(int(row[0]))) for row in rows)
-        # A job that was submitted between the two is not in both: the next question sees it.
-        return {found.id: found for found in jobs if found.id in lists}
+            return records.jobs(text, nonce)
+        lists = records.excluded(self._checked("squeue", results[1], purpose.READ_JOBS), nonce)
+        return records.jobs(text, nonce, lists)  # one that was submitted between the two waits for the next question
 
     def _ask(self, argv: Sequence[str], why: Purpose, *, repeatable: bool = True) -> str:
         """What a command says, asked again while the controller is away."""

@@ -1,7 +1,8 @@
 """What Slurm's commands print, read: pure, and the same for every release.
 
-Users choose job names and comments, and Slurm prints them unescaped: a newline in one forges a row. Every field is
-therefore followed by a nonce chosen for the call, and an answer counts only where all fields of all records are there.
+Users choose job names and comments, and Slurm prints them unescaped: a newline in one forges a row. Every such field
+is therefore followed by a nonce chosen for the call, and an answer counts only where all fields of all records are
+there.
 """
 
 import re
@@ -12,11 +13,13 @@ from typing import Final
 
 from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node, SlurmError
 
-# squeue -O, in the order of `job`. The width 0 means the whole text, on every release.
-FIELDS: Final = (
-    "JobID", "Name", "UserName", "Partition", "State", "Reason", "NodeList", "RestartCnt", "exit_code", "SubmitTime",
-    "StartTime", "EndTime", "Comment", "admin_comment", "ExcNodes",
+# Fields of squeue, the ones that Slurm and its administrators write, and the ones that hold users' words. The width 0
+# means the whole text, on every release.
+PLAIN: Final = (
+    "JobID", "UserName", "Partition", "State", "NodeList", "RestartCnt", "exit_code", "SubmitTime", "StartTime",
+    "EndTime", "ExcNodes",
 )  # fmt: skip
+FREE: Final = ("Reason", "Name", "Comment", "admin_comment")
 # What squeue prints as State (slurm.h, enum job_states and its flags).
 JOB_STATES: Final = ENDED | {
     "COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "PENDING", "POWER_UP_NODE", "RECONFIG_FAIL",
@@ -35,8 +38,13 @@ _STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
 _WAIT_STATUS_BITS = 8
 
 
+def form(nonce: str) -> str:
+    """SQUEUE_FORMAT2 for `jobs`."""
+    return "|,".join(f"{field}:0" for field in PLAIN) + nonce + "".join(f",{field}:0{nonce}" for field in FREE)
+
+
 def rows(text: str, nonce: str, fields: int) -> list[tuple[str, ...]]:
-    """squeue's records, each of `fields` texts, the first with the end of the line before it.
+    """squeue's records, each of `fields` texts that end with the nonce, the first with the end of the line before it.
 
     Raises SlurmError where the last one is not whole.
     """
@@ -46,12 +54,27 @@ def rows(text: str, nonce: str, fields: int) -> list[tuple[str, ...]]:
     return list(zip(*[iter(parts)] * fields, strict=True))
 
 
-def job(row: Sequence[str], excluded: str | None = None) -> Job:
-    """A job from its record; `excluded` where it comes from elsewhere. Raises SlurmError for what is no record."""
-    number, name, user, partition, state, reason, nodes, restarts, status, submit, start, end, comment, admin, own = row
-    number = number.lstrip("\n")
-    if not number.isdigit() or not restarts.isdigit():
-        raise SlurmError(f"squeue answered {number!r} and {restarts!r} for a job's id and restarts\n  try: squeue --me")
+def jobs(text: str, nonce: str, lists: Mapping[str, str] | None = None) -> dict[int, Job]:
+    """The jobs in squeue's answer. `lists`: their ExcNodes where they come from elsewhere; jobs not in it are left out.
+
+    Raises SlurmError for what is no record.
+    """
+    found = {}
+    for fixed, *free in rows(text, nonce, 1 + len(FREE)):
+        plain = fixed.lstrip("\n").split("|")
+        if len(plain) != len(PLAIN) or not plain[0].isdigit() or not plain[5].isdigit():
+            raise SlurmError(f"squeue answered {fixed!r} in place of a job\n  see what runs with: squeue --me")
+        if lists is not None:
+            if plain[0] not in lists:
+                continue
+            plain[-1] = lists[plain[0]]
+        job = _job(plain, *free)
+        found[job.id] = job
+    return found
+
+
+def _job(plain: Sequence[str], reason: str, name: str, comment: str, admin: str) -> Job:
+    number, user, partition, state, nodes, restarts, status, submit, start, end, excluded = plain
     given = NOTHING.get
     return Job._make(
         (
@@ -60,7 +83,7 @@ def job(row: Sequence[str], excluded: str | None = None) -> Job:
             state if state in JOB_STATES else UNKNOWN,
             given(reason, reason),
             given(nodes, nodes),
-            given(own, own) if excluded is None else given(excluded, excluded),
+            given(excluded, excluded),
             int(restarts),
             "" if comment == NULL else comment,
             "" if admin == NULL else admin,
@@ -72,6 +95,11 @@ def job(row: Sequence[str], excluded: str | None = None) -> Job:
             utc(end),
         )
     )
+
+
+def excluded(text: str, nonce: str) -> dict[str, str]:
+    """Job id -> excluded nodes, from the answer to SQUEUE_FORMAT `%A<nonce>%x<nonce>`."""
+    return {number.lstrip("\n"): nodes for number, nodes in rows(text, nonce, 2)}
 
 
 @lru_cache(4096)  # jobs share their times, by the second

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_plugin.slurm.records import FIELDS
+from slurm_plugin.slurm.records import FREE
+from slurm_plugin.slurm.records import PLAIN as FIXED
 
 # Prints records as squeue does: each field of SQUEUE_FORMAT2 with what stands behind its width, or %A and %x of
 # SQUEUE_FORMAT. As in 22.05, one that lacks a field says so, leaves its text empty and exits 0. The file `together`
@@ -50,7 +51,7 @@ class Asked(NamedTuple):
     @property
     def nonce(self) -> str:
         """What ends each field."""
-        return self.form.split(",")[0].removeprefix("JobID:0") if "," in self.form else self.form.split("%")[1][1:]
+        return self.form.rpartition(":0")[2] if "," in self.form else self.form.split("%")[1][1:]
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,13 @@ class Bin:
         return dict(line.split("=", 1) for line in self.read("env").split("\0")[:-1])
 
 
-PLAIN = ("7", "train", "alice", "main", "RUNNING", "None", "n[1-2]", "0", "0:0", "2024-05-01T09:00:00",
-         "2024-05-01T10:00:00", "2024-05-02T10:00:00", "(null)", "", "")  # fmt: skip
+VALUES = ("7", "alice", "main", "RUNNING", "n[1-2]", "0", "0:0", "2024-05-01T09:00:00", "2024-05-01T10:00:00",
+          "2024-05-02T10:00:00", "", "None", "train", "(null)", "")  # fmt: skip
 
 
 def record(job_id: int = 7, **fields: str) -> dict[str, str]:
     """A job as SQUEUE_FORMAT2 names its fields: a plain one, less what is given."""
-    return {**dict(zip(FIELDS, PLAIN, strict=True)), "JobID": str(job_id), **fields}
+    return {**dict(zip((*FIXED, *FREE), VALUES, strict=True)), "JobID": str(job_id), **fields}
 
 
 def until_gone(pid: int) -> None:

@@ -31,12 +31,14 @@ PLAIN = Job(
 
 def printed(*jobs: dict[str, str]) -> str:
     """squeue's answer with these jobs."""
-    return "".join("".join(text + NONCE for text in job.values()) + "\n" for job in jobs)
+    plain = ("|".join(job[name] for name in records.PLAIN) for job in jobs)
+    free = ("".join(job[name] + NONCE for name in records.FREE) for job in jobs)
+    return "".join(f"{head}{NONCE}{tail}\n" for head, tail in zip(plain, free, strict=True))
 
 
 def read(text: str) -> list[Job]:
     """The jobs in an answer."""
-    return [records.job(row) for row in records.rows(text, NONCE, len(records.FIELDS))]
+    return list(records.jobs(text, NONCE).values())
 
 
 def one(**fields: str) -> Job:
@@ -134,15 +136,14 @@ def test_answer_that_is_cut_off() -> None:
                 read(text[:cut])
 
 
-@pytest.mark.parametrize("number", ["", "7x", "-7", "squeue: error", "7_1", "N/A"])
-def test_what_is_no_job(number: str) -> None:
-    """A record without a job id, or without a count of restarts, is an error that shows both."""
+@pytest.mark.parametrize("number", ["", "7x", "-7", "squeue: error", "7_1", "N/A", "7|8"])
+@pytest.mark.parametrize("field", ["JobID", "RestartCnt"])
+def test_what_is_no_job(field: str, number: str) -> None:
+    """A record without a job id, without a count of restarts, or of more fields, is an error that shows it."""
     with pytest.raises(SlurmError) as caught:
-        one(JobID=number)
-    assert str(caught.value) == f"squeue answered {number!r} and '0' for a job's id and restarts\n  try: squeue --me"
-    with pytest.raises(SlurmError) as caught:
-        one(RestartCnt=number)
-    assert str(caught.value) == f"squeue answered '7' and {number!r} for a job's id and restarts\n  try: squeue --me"
+        one(**{field: number})
+    shown = "|".join({**record(), field: number}[name] for name in records.PLAIN)
+    assert str(caught.value) == f"squeue answered {shown!r} in place of a job\n  see what runs with: squeue --me"
 
 
 @pytest.mark.parametrize("state", ["", "HUMMING", "running", "RUNNING+HUMMING", "~", "RUNNING "])
@@ -186,9 +187,11 @@ def test_restarts() -> None:
 
 
 def test_excluded_nodes_from_elsewhere() -> None:
-    """22.05: they come from another squeue, and the empty text of this one does not count."""
-    row = list(record(ExcNodes="").values())
-    assert (records.job(row, "n[3-4]").excluded, records.job(row, "(null)").excluded) == ("n[3-4]", "")
+    """22.05: they come from another squeue. A job that is not there was submitted later, and is left out."""
+    answer = f"6{NONCE}n[3-4]{NONCE}\n7{NONCE}(null){NONCE}\n"
+    lists = records.excluded(answer, NONCE)
+    found = records.jobs(printed(*(record(number, ExcNodes="") for number in (6, 7, 8))), NONCE, lists)
+    assert {number: job.excluded for number, job in found.items()} == {6: "n[3-4]", 7: ""}
 
 
 @pytest.mark.parametrize("text", ["N/A", "Unknown", "", "(null)", "tomorrow", "2024-13-01T00:00:00"])
