@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import namedtuple
 from collections.abc import Iterable
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 OURS = "slurm_plugin: "  # a drain reason that begins so is ours to undo, and no other
+JOBS = re.compile(r" \[job [0-9]+\]", re.ASCII)  # how a reason of ours names the jobs that it is about
 LOG = "[slurm_plugin]"
 
 _NUMBER = (int, float)

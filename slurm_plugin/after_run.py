@@ -3,26 +3,27 @@
 | the job is | and | step |
 |---|---|---|
 | gone or ended | | Drop |
-| COMPLETING | | Wait |
+| COMPLETING, or in a state that we do not know | | Wait |
 | pending or running again | without a grant, or this requeue is not ours | Drop: it is Slurm's or the site's |
 | pending, held | somebody holds it | Drop |
 | pending or running again, not counted | no restart left | Cancel: a restart that was not granted |
 | pending or running again, not counted | | Count: excluded nodes and the count in one update |
-| running again, counted | | Drop |
+| running again, or EXPEDITING; counted | | Drop |
+| pending, counted | held by Slurm, because too many of its starts failed | Unhold |
 | pending, counted | for less than `SETTLE_S` (`SETTLE_AFTER_DEATH_S`) | Wait: a node may hold the old credential |
 | pending, counted | for long enough | Start |
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from prechecks.report import OURS
+from prechecks.report import JOBS, OURS
 from slurm_plugin import grant as grants
 from slurm_plugin import token
 from slurm_plugin.grant import Grant
-from slurm_plugin.slurm import ENDED, Job, Node
+from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node
+from slurm_plugin.slurm.releases import HELD, HELD_BY_LIMIT
 
 # A job's credential is revoked with a time in whole seconds: a run that starts in the same second on a node of the run
 # before fails and drains that node. Measured on three versions: of 21 starts all succeed after 1.2 s, 2 at once.
@@ -30,8 +31,9 @@ SETTLE_S: Final = 1.2
 # After a node's death Slurm has asked the others more than once to end the job, and a late answer to that still meets
 # the new run: on 22.05 its prologs were not started after 1.2 s (2 of 2), and were after 2.2 s and more (6 of 6).
 SETTLE_AFTER_DEATH_S: Final = 4.0
+# REQUEUE_HOLD stays a job's state after its release, until it runs: the reason tells whether it is held.
+WAITING: Final = frozenset({"PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT", "EXPEDITING"})
 WENT_DOWN: Final = "the node went down"
-_JOBS = re.compile(r" \[job [0-9]+\]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,18 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Unhold:
+    """Let a job go that Slurm holds by a limit of its own (MaxBatchRequeue); its restarts are ours to count."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """End the job: no restart is left."""
 
     grant: Grant
 
 
-Step = Wait | Drop | Count | Start | Cancel
+Step = Wait | Drop | Count | Start | Unhold | Cancel
 
 
 def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Sequence[str], pending_s: float) -> Step:
@@ -90,17 +97,18 @@ def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Seq
     """
     if job is None or job.state in ENDED:
         return Drop("the job has ended")
-    if job.state == "COMPLETING":
+    if job.state in ("COMPLETING", UNKNOWN):
         return Wait()
     grant = grants.parse(job.admin_comment)
     if grant is None:
         return Drop("it has no grant")
-    pending = job.state == "PENDING"
-    if pending and job.reason.startswith("JobHeld"):
+    if job.state in WAITING and job.reason.startswith(HELD):
         return Drop("somebody holds it")
     run = job.restarts - 1  # the run that ended: pending or running again, the job counts the next one
     if grant.counted >= run:
-        return _counted(grant, pending_s) if pending else Drop("it runs again")
+        if job.state not in WAITING or job.state == "EXPEDITING":  # which Slurm starts by itself, at once
+            return Drop("it runs again")
+        return Unhold() if job.reason == HELD_BY_LIMIT else _counted(grant, pending_s)
     faulty = faults(ended, job, nodes)
     if faulty is None:
         return Drop("this requeue is not ours")
@@ -138,8 +146,9 @@ def faults(ended: Ended, job: Job, nodes: Mapping[str, Node]) -> dict[str, str] 
         node = nodes.get(name)
         if node is None:
             continue
-        if node.reason.startswith(OURS) and f" [job {ended.job_id}]" in node.reason:
-            found[name] = _JOBS.sub("", node.reason.removeprefix(OURS))
+        reason = node.standing_reason
+        if reason.startswith(OURS) and f" [job {ended.job_id}]" in reason:
+            found[name] = JOBS.sub("", reason.removeprefix(OURS))
         elif "DOWN" in node.states:
             found[name] = WENT_DOWN
     asked = token.find(job.comment)

@@ -48,16 +48,17 @@ raise SystemExit(main())
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/+-]*", re.ASCII)
 
 
-def render_site(config: SiteConfig, out: Path, *, root: str = DEFAULT_ROOT) -> None:
+def render_site(config: SiteConfig, out: Path, *, root: str = DEFAULT_ROOT, elsewhere: bool = False) -> None:
     """Write the site directory that will stand at `root` into `out` (made, or brought up to date).
 
     Raises UsageError for a path that would need quoting in a hook, MissingError for an interpreter that root's hooks
-    cannot trust.
+    cannot trust. `elsewhere`: it is for another system than this one, whose interpreter is not looked for here.
     """
     for name in ("python", "run_directory", "spool_directory", "slurm_bin"):
         _plain(name, getattr(config, name))
     _plain("root", root)
-    trusted_interpreter(Path(config.python))
+    if not elsewhere:
+        trusted_interpreter(Path(config.python))
     values = {
         "version": slurm_plugin.__version__,
         "root": root,

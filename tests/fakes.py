@@ -1,16 +1,15 @@
 """A Slurm in memory: jobs and nodes are plain records, every change is applied and remembered."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
-from slurm_plugin.slurm import Job, JobNotFoundError, Node, SlurmError
+from slurm_plugin.slurm import Job, JobNotFoundError, Node, SlurmError, Steps
 
-_FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded", "StartTime": "start_time"}
+_FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded"}
 
 
 def job(job_id: int = 7, **fields: object) -> Job:
     """A pending job that was requeued once, with nothing else known."""
-    return replace(Job(job_id, "alice", "PENDING", "BeginTime", "", "", 1, "", ""), **fields)  # type: ignore[arg-type]
+    return Job(job_id, "alice", "PENDING", "BeginTime", "", "", 1, "", "")._replace(**fields)
 
 
 def node(name: str, *states: str, reason: str = "") -> Node:
@@ -20,6 +19,8 @@ def node(name: str, *states: str, reason: str = "") -> Node:
 
 class FakeSlurm:
     """Satisfies `slurm_plugin.slurm.Slurm`. `refusals`: (method, first argument) -> how many calls are refused."""
+
+    backend = "a Slurm in memory"
 
     def __init__(self, jobs: Iterable[Job] = (), nodes: Iterable[Node] = ()) -> None:
         self.known_jobs = {each.id: each for each in jobs}
@@ -39,10 +40,11 @@ class FakeSlurm:
             raise JobNotFoundError(f"no job {job_id}")
         return self.known_jobs[job_id]
 
-    def jobs(self, job_ids: Sequence[int]) -> Mapping[int, Job]:
+    def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
         self._refuse("jobs", None)
-        self.questions.append(("jobs", tuple(job_ids)))
-        return {each: self.known_jobs[each] for each in job_ids if each in self.known_jobs}
+        wanted = tuple(self.known_jobs if job_ids is None else job_ids)
+        self.questions.append(("jobs", wanted))
+        return {each: self.known_jobs[each] for each in wanted if each in self.known_jobs}
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         self._refuse("nodes", None)
@@ -51,31 +53,45 @@ class FakeSlurm:
 
     def update_job(self, job_id: int, **fields: str) -> None:
         self._change("update_job", job_id, fields)
-        changed = {_FIELDS[name]: value for name, value in fields.items()}
-        self.known_jobs[job_id] = replace(self.known_jobs[job_id], **changed)  # type: ignore[arg-type]
+        changed = {_FIELDS[name]: value for name, value in fields.items() if name in _FIELDS}
+        self.known_jobs[job_id] = self.known_jobs[job_id]._replace(**changed)
 
     def requeue(self, job_id: int) -> None:
         self._change("requeue", job_id)
         old = self.known_jobs[job_id]
-        self.known_jobs[job_id] = replace(old, state="PENDING", restarts=old.restarts + 1)
+        self.known_jobs[job_id] = old._replace(state="PENDING", restarts=old.restarts + 1)
+
+    def hold(self, job_id: int) -> None:
+        self._change("hold", job_id)
+        self.known_jobs[job_id] = self.known_jobs[job_id]._replace(reason="JobHeldAdmin")
+
+    def release(self, job_id: int) -> None:
+        self._change("release", job_id)
+        self.known_jobs[job_id] = self.known_jobs[job_id]._replace(reason="")
+
+    def signal(self, job_id: int, name: str, to: Steps = "steps") -> None:
+        self._change("signal", job_id, name, to)
 
     def cancel(self, job_id: int) -> None:
         self._change("cancel", job_id)
-        self.known_jobs[job_id] = replace(self.known_jobs[job_id], state="CANCELLED")
+        self.known_jobs[job_id] = self.known_jobs[job_id]._replace(state="CANCELLED")
 
     def drain(self, node: str, reason: str) -> None:
         self._change("drain", node, reason)
         old = self.known_nodes[node]
-        self.known_nodes[node] = replace(old, states=old.states | {"DRAIN"}, reason=reason)
+        self.known_nodes[node] = old._replace(states=old.states | {"DRAIN"}, reason=reason)
 
     def resume(self, node: str) -> None:
         self._change("resume", node)
         old = self.known_nodes[node]
-        self.known_nodes[node] = replace(old, states=old.states - {"DRAIN"}, reason="")
+        self.known_nodes[node] = old._replace(states=old.states - {"DRAIN"}, reason="")
 
     def config(self) -> Mapping[str, str]:
         self._refuse("config", None)
         return self.settings
+
+    def version(self) -> str:
+        return self.config()["SLURM_VERSION"]
 
     def ping(self) -> bool:
         return self.up

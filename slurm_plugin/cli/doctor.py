@@ -25,7 +25,8 @@ def doctor(*, as_json: bool, config: Path | None, root: str) -> int:
 
     Exit 0: all fine; 1: something is wrong; 2: something could not be told; 3: Slurm's commands are missing.
     """
-    found = examine(connect(deadline_s=10.0), config, root)
+    lacks: list[str] = []
+    found = examine(connect(deadline_s=10.0, say=lacks.append), config, root, lacks)
     if as_json:
         click.echo(json.dumps({"findings": [asdict(finding) for finding in found]}, indent=1))
         return exit_code(found)

@@ -17,6 +17,7 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.slurm import Slurm, connect
 from slurm_plugin.yamltext import MAX_BYTES
 
+CONTROLLER_AWAY_S = 60.0  # for a slurmctld that restarts
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 _spec_argument = click.argument("spec_file", metavar="JOB.yaml", type=click.Path(dir_okay=False, allow_dash=True))
@@ -52,10 +53,9 @@ def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as
         click.echo(job.script, nl=False)
         return 0
     submission.check_directories(spec, site)
-    slurm = connect()
-    job_id = submission.send(job, slurm)
+    job_id = submission.send(job, connect(patience_s=CONTROLLER_AWAY_S))
     click.echo(json.dumps({"job": job_id}) if as_json else str(job_id))
-    return _wait(slurm, job_id, as_json=as_json) if wait else 0
+    return _wait(connect(), job_id, as_json=as_json) if wait else 0
 
 
 def _wait(slurm: Slurm, job_id: int, *, as_json: bool) -> int:

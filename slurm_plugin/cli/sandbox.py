@@ -142,9 +142,12 @@ def heal(box: Sandbox, node: str, resume: bool) -> None:
 @click.argument("suite", type=click.Choice(list(roots.SUITES)))
 @click.argument("root", metavar="DIR", type=click.Path(resolve_path=True, path_type=Path))
 @click.option("--mirror", metavar="URL", help="Get Debian from here.  [default: this machine's own apt mirror]")
-def root(suite: str, root: Path, mirror: str | None) -> None:
+@click.option(
+    "--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package, in a built DIR too."
+)
+def root(suite: str, root: Path, mirror: str | None, packages: tuple[str, ...]) -> None:
     """Build DIR for `up --root DIR`: trixie has Slurm 24.11, forky 26.05 and pyslurm."""
-    if roots.make(suite, root, mirror, click.echo):
+    if roots.make(roots.Wanted(suite, root, packages), mirror, click.echo):
         click.echo(f"  try: slurm-plugin sandbox up --root {root}")
 
 

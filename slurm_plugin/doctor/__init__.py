@@ -3,7 +3,7 @@
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from slurm_plugin import siteconfig
@@ -16,8 +16,11 @@ from slurm_plugin.slurm import Slurm, SlurmError
 __all__ = ["Finding", "examine"]
 
 
-def examine(slurm: Slurm, site_file: Path | None, root: str) -> tuple[Finding, ...]:
-    """Everything that was found, the controller first. Raises UsageError for a site file that is wrong."""
+def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str] = ()) -> tuple[Finding, ...]:
+    """Everything that was found, the controller first. Raises UsageError for a site file that is wrong.
+
+    `lacks`: what the door said of itself when it was made.
+    """
     site = siteconfig.load(site_file)
     config = _config(slurm)
     controller = measure.is_controller(config, os.uname().nodename)
@@ -27,6 +30,7 @@ def examine(slurm: Slurm, site_file: Path | None, root: str) -> tuple[Finding, .
 
     def findings() -> Iterator[Finding]:
         yield judge_slurm.slurmctld(up=slurm.ping())
+        yield judge_slurm.backend(slurm.backend, lacks)
         if config:
             yield judge_slurm.version(config)
             yield from _slurm_conf(config, root, controller=controller)

@@ -5,11 +5,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from slurm_plugin.doctor.finding import ELSEWHERE, Finding
-
-OLDEST_SLURM: Final = (22, 5)
+from slurm_plugin.slurm import releases
 
 
 def slurmctld(*, up: bool) -> Finding:
@@ -19,14 +17,24 @@ def slurmctld(*, up: bool) -> Finding:
     return Finding("slurmctld", "wrong", "does not answer", "on the controller, run: systemctl status slurmctld")
 
 
+def backend(name: str, lacks: Sequence[str]) -> Finding:
+    """How the door asks Slurm; `lacks`: why it is not the way that was asked for."""
+    if not lacks:
+        return Finding("back end", "ok", name)
+    return Finding(
+        "back end", "wrong", lacks[0], "pip install pyslurm for this very Slurm, or: export SLURM_PLUGIN_BACKEND=cli"
+    )
+
+
 def version(config: Mapping[str, str]) -> Finding:
     """Whether slurmctld is new enough."""
     text = config.get("SLURM_VERSION", "")
-    found = re.match(r"(\d+)\.(\d+)", text, re.ASCII)
-    if not found:
+    if not re.match(r"\d+\.\d+", text, re.ASCII):
         return Finding("Slurm version", "cannot tell", f"slurmctld says {text!r}")
-    if (int(found[1]), int(found[2])) < OLDEST_SLURM:
-        return Finding("Slurm version", "wrong", f"{text}; 22.05 or later is needed", "upgrade Slurm")
+    if releases.of(text) is None:
+        return Finding(
+            "Slurm version", "wrong", f"{text}; {releases.RELEASES[0].name} or later is needed", "upgrade Slurm"
+        )
     return Finding("Slurm version", "ok", text)
 
 
@@ -74,9 +82,12 @@ def _hook(name: str, ours: str, has: Sequence[str], leads: bool | None) -> Findi
 def activated(found: Finding, config: Mapping[str, str], *, conf_time: int | None, boot: int | None) -> Finding:
     """EpilogSlurmctld, already found to be set: 22.05 shows one that came by a reconfigure, and never runs it.
 
+    Later releases start slurmctld anew for a reconfigure, and it runs.
+
     Seconds of the epoch: when slurm.conf was changed last (None: not a controller), and when slurmctld started.
     """
-    if found.verdict != "ok":
+    release = releases.of(config.get("SLURM_VERSION", ""))
+    if found.verdict != "ok" or (release and release.reconfigure_starts_epilog_slurmctld):
         return found
     path = config.get("SLURM_CONF", "slurm.conf")
     if conf_time is None or boot is None:

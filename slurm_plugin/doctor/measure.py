@@ -1,5 +1,6 @@
 """What a machine of a site has: files, owners, times, answers. Judges nothing."""
 
+import calendar
 import os
 import re
 import shutil
@@ -92,9 +93,9 @@ def is_controller(config: Mapping[str, str], host: str) -> bool:
 
 
 def boot(config: Mapping[str, str]) -> int | None:
-    """When slurmctld started, in seconds of the epoch. scontrol shows it in this machine's local time."""
+    """When slurmctld started, in seconds of the epoch. The door asks for times in UTC."""
     try:
-        return int(time.mktime(time.strptime(config.get("BOOT_TIME", ""), "%Y-%m-%dT%H:%M:%S")))
+        return calendar.timegm(time.strptime(config.get("BOOT_TIME", ""), "%Y-%m-%dT%H:%M:%S"))
     except ValueError:
         return None
 

@@ -1,24 +1,22 @@
 """Taking a node out: once, with a reason that names the items, never over what an administrator wrote."""
 
-import re
 import syslog
 
-from prechecks.report import OURS
+from prechecks.report import JOBS, OURS
 from slurm_plugin.slurm import UNKNOWN, Node, Slurm, SlurmError
 
-_JOBS = re.compile(r" \[job [0-9]+\]", re.ASCII)
 MOST_JOBS = 8  # named in one reason
 
 
 def may_drain(node: Node) -> bool:
     """Whether we may write this node's reason: its state was read, and nobody else's reason stands there."""
-    return UNKNOWN not in node.states and (not node.reason or node.reason.startswith(OURS))
+    return UNKNOWN not in node.states and (not node.standing_reason or node.standing_reason.startswith(OURS))
 
 
 def joined(reason: str, before: str) -> str:
     """`reason` naming also the jobs of our reason before it: jobs that share a node all find their name in it."""
-    jobs = dict.fromkeys((*_JOBS.findall(before), *_JOBS.findall(reason)))
-    return _JOBS.sub("", reason) + "".join(tuple(jobs)[-MOST_JOBS:])
+    jobs = dict.fromkeys((*JOBS.findall(before), *JOBS.findall(reason)))
+    return JOBS.sub("", reason) + "".join(tuple(jobs)[-MOST_JOBS:])
 
 
 def drain(door: Slurm, name: str, reason: str) -> None:
@@ -26,7 +24,7 @@ def drain(door: Slurm, name: str, reason: str) -> None:
     try:
         node = door.nodes([name]).get(name)
         if node and may_drain(node):
-            door.drain(name, joined(reason, node.reason))
+            door.drain(name, joined(reason, node.standing_reason))
             syslog.syslog(syslog.LOG_ERR, f"drained {name}: {reason}")
         else:
             syslog.syslog(syslog.LOG_ERR, f"{name} keeps its own reason; found: {reason}")

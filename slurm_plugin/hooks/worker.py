@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin import after_run, grant
-from slurm_plugin.after_run import Cancel, Count, Drop, Ended, Start, Step, Wait
+from slurm_plugin.after_run import WAITING, Cancel, Count, Drop, Ended, Start, Step, Unhold, Wait
 from slurm_plugin.hooks import spool
 from slurm_plugin.slurm import Job, Node, Slurm, SlurmError, connect
 
@@ -115,7 +115,7 @@ def _served(
     ended: Ended, job: Job | None, nodes: Mapping[str, Node], door: Slurm, *, pending: dict[int, float], now: float
 ) -> bool:
     """Take one step for a run that ended; whether it was the last."""
-    if job and job.state == "PENDING":
+    if job and job.state in WAITING:
         pending.setdefault(job.id, now)
     excluded = nodelist.expand(job.excluded) if job and job.excluded else []
     step = after_run.step(ended, job, nodes, excluded, now - pending.get(ended.job_id, now))
@@ -134,10 +134,13 @@ def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
             syslog.syslog(f"job {ended.job_id}: {why}")
         case Count(fresh, excluded) if job:
             changes = {"AdminComment": grant.written(job.admin_comment, fresh)}
-            if excluded and job.state == "PENDING":  # Slurm changes the list of a pending job only
+            if excluded and job.state in WAITING:  # Slurm changes the list of a pending job only
                 changes["ExcNodeList"] = nodelist.fold(excluded)
             door.update_job(job.id, **changes)
             syslog.syslog(f"job {job.id}: restart {fresh.requeues} of {fresh.granted}: {fresh.last}")
+        case Unhold() if job:
+            door.release(job.id)
+            syslog.syslog(f"job {job.id}: released: {job.reason}")
         case Start() if job:
             door.update_job(job.id, StartTime="now")
             syslog.syslog(f"job {job.id}: may start")

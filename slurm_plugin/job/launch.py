@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from slurm_plugin.slurm.steps import first_failure
 
 _END = (signal.SIGTERM, signal.SIGINT)
 _HAND_ON = (*_END, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+LOOK_EVERY_S = 0.2
 LONGEST_LINE = 4096  # bytes of an unfinished line that are kept; srun's own are short
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's own codes (POSIX, 2.8.2 Exit Status for Commands)
 
@@ -35,6 +37,12 @@ class Launcher:
     def __exit__(self, *_: object) -> None:
         for number in _HAND_ON:
             signal.signal(number, signal.SIG_DFL)
+
+    def pause(self, seconds: float) -> None:
+        """Sleep; not longer than until we are told to end (a sleep of Python's goes on after a signal)."""
+        end = time.monotonic() + seconds
+        while not self.told_to_end and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_EVERY_S))
 
     def _hand_on(self, number: int, _frame: FrameType | None) -> None:
         self.told_to_end = self.told_to_end or number in _END

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.run import Run, from_environment, master_port
 from slurm_plugin.modes import MODES
-from slurm_plugin.slurm import Slurm, SlurmError, connect
+from slurm_plugin.slurm import Job, Slurm, SlurmError, connect
+from slurm_plugin.slurm.patience import Patience
 
 # What is left of the settings where they cannot be read: enough to launch.
 UNCHECKED: Mapping[str, Any] = {
@@ -32,6 +34,7 @@ UNCHECKED: Mapping[str, Any] = {
     "prechecks": {"deadline_s": 10.0},
 }
 ENDED_BY_SLURM = 143  # 128 + SIGTERM
+CONTROLLER_AWAY_S = 300.0  # a slurmctld that restarts or fails over; nothing could start or be requeued meanwhile
 KILL_WAIT_S = 120.0  # how long we wait for Slurm to end us after a requeue; KillWait is 30 s unless a site says else
 
 
@@ -45,7 +48,8 @@ def main(options: argparse.Namespace) -> int:
     if _deployed() and (compiled.site_root() / compiled.KILL_SWITCH).exists():
         say("slurm_plugin is switched off on this site: the program runs unchecked, and no fault restarts it")
         options.retries = 0  # a requeue without our hooks would wait 121 s and never be counted
-    supervisor = Supervisor(options, from_environment(os.environ, options.slots), site, connect(), os.environ)
+    run, door = from_environment(os.environ, options.slots), connect(say=say)
+    supervisor = Supervisor(options, run, site, door, os.environ)
     with Launcher() as launcher:
         action = supervisor.attempt(launcher)
     return supervisor.act(action)
@@ -92,9 +96,12 @@ class Supervisor:
             code = launcher.run(self.options.command, self._environment(reason, task_script), say)
             if code and self.options.retries and not launcher.told_to_end:
                 say(f"the program failed with exit code {code}; looking at its nodes again")
-                nodes = self._show(self._ask("recheck", None))
+                nodes = self._show(self._recheck(launcher))
             attempt = Attempt("program", code, nodes, launcher.told_to_end)
-        action = decide(attempt, self._left() if attempt.code else 0)
+        action = decide(attempt, 1)
+        if action.kind == "requeue":  # only then does it matter how many are left: Slurm may be away, and be waited for
+            left = self._left(launcher)
+            action = decide(replace(attempt, told_to_end=launcher.told_to_end), left)
         self._record(attempt, action, started)
         return action
 
@@ -135,6 +142,22 @@ class Supervisor:
         )
         return barrier.ask(request, _ourselves(), self.job.nodes)
 
+    def _recheck(self, launcher: Launcher) -> barrier.Answers:
+        """Ask every node again; where none answers, once more when Slurm does: no step starts while it is away."""
+        answers = self._ask("recheck", None)
+        if answers.none and self._job(launcher) is not None:
+            answers = self._ask("recheck", None)
+        return answers
+
+    def _job(self, launcher: Launcher) -> Job | None:
+        """The job as the controller knows it; one that is away is waited for, as long as nobody tells us to end."""
+        patience = Patience(CONTROLLER_AWAY_S, say, sleep=launcher.pause, give_up=lambda: launcher.told_to_end)
+        try:
+            return patience.ask(lambda: self.door.job(self.job.job_id), repeatable=True)
+        except SlurmError as error:
+            say(f"could not read the job: {error}")
+            return None
+
     def _show(self, answers: barrier.Answers) -> dict[str, Health]:
         """Write what the nodes said into the log; their conditions."""
         if answers.complaint:
@@ -148,7 +171,7 @@ class Supervisor:
         return barrier.conditions(answers)
 
     def _runs(self) -> bool:
-        """Whether this run still has its nodes: 22.05 starts a batch script although a prolog failed, and ends it."""
+        """Whether this run still has its nodes: Slurm starts a batch script beside a failing prolog, and ends it."""
         try:
             return self.door.job(self.job.job_id).state == "RUNNING"
         except SlurmError:
@@ -178,15 +201,14 @@ class Supervisor:
         )
         return {**self.environ, **variables, **ours}
 
-    def _left(self) -> int:
-        """Restarts still granted, as the controller knows them."""
+    def _left(self, launcher: Launcher) -> int:
+        """Restarts still granted, as the controller knows them; a controller that is away is waited for."""
         if not self.options.retries:
             return 0
-        try:
-            given = grant.parse(self.door.job(self.job.job_id).admin_comment)
-        except SlurmError as error:
-            say(f"could not read the restarts left: {error}")
+        job = self._job(launcher)
+        if job is None:
             return 0
+        given = grant.parse(job.admin_comment)
         if given is None:
             say("this job was granted no restarts: is the site's job_submit.lua installed?")
             return 0
@@ -222,15 +244,21 @@ class Supervisor:
 
     def _requeue(self, action: Action) -> None:
         """Mark the job's comment with this run and the nodes to leave out, then ask Slurm to requeue; Slurm ends us."""
-        places = tuple(self.job.nodes.index(name) for name in action.leave_out)
+        mark = token.Mark(self.job.restart, tuple(self.job.nodes.index(name) for name in action.leave_out))
         try:
-            comment = token.marked(self.door.job(self.job.job_id).comment, token.Mark(self.job.restart, places))
-            self.door.update_job(self.job.job_id, Comment=comment)
-            self.door.requeue(self.job.job_id)
+            Patience(CONTROLLER_AWAY_S, say).ask(lambda: self._put_back(mark), repeatable=True)
         except (SlurmError, ValueError) as error:
             say(f"could not requeue: {error}")
             return
         time.sleep(KILL_WAIT_S)
+
+    def _put_back(self, mark: token.Mark) -> None:
+        """Once: a request whose answer was lost may have been granted."""
+        job = self.door.job(self.job.job_id)
+        if job.restarts > self.job.restart:
+            return
+        self.door.update_job(job.id, Comment=token.marked(job.comment, mark))
+        self.door.requeue(job.id)
 
 
 def lines_of_reason(given: grant.Grant) -> list[str]:

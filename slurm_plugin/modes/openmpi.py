@@ -1,7 +1,8 @@
 """Open MPI: `mpirun` on the first node starts one rank a slot, on the hosts of our hostfile.
 
 Nothing beyond row C1's variables needs `-x`: inside a job mpirun starts its daemons with srun, which hands the whole
-environment on, and ranks inherit it from the daemons (seen with Open MPI 4.1.4).
+environment on, and ranks inherit it from the daemons (seen with Open MPI 4.1.4, 5.0.7 and 6.0.0rc2). Of the prefix's
+options, Open MPI 6 takes `--bind-to` and `--map-by` with two dashes only; 4 and 5 know both spellings.
 """
 
 import re
@@ -27,7 +28,7 @@ class OpenMpi:
         prefix = (
             "mpirun",
             *(("--allow-run-as-root",) if shape.root else ()),
-            *("-np", str(processes), "-bind-to", "none", "-map-by", "slot"),
+            *("-np", str(processes), "--bind-to", "none", "--map-by", "slot"),
             *("-x", "NCCL_DEBUG" if "NCCL_DEBUG" in shape.env else "NCCL_DEBUG=INFO"),
             *("-x", "LD_LIBRARY_PATH", "-x", "PATH", "-mca", "pml", "ob1", "-mca", "btl", "^openib"),
         )

@@ -144,10 +144,10 @@ def write_slurm_files(plan: Plan, addresses: dict[str, str]) -> None:
     """slurm.conf and its companions, the site file, and the site directory: the very files an admin deploys."""
     slurm = plan.directory / "etc/slurm"
     site_file = plan.directory / "etc/slurm/slurm_plugin.yaml"
-    site_file.write_text(config.site_yaml(plan.gpus, image.soft_limits()), encoding="utf-8")
+    site_file.write_text(config.site_yaml(plan.gpus, image.soft_limits(), image.python(plan.root)), encoding="utf-8")
     fragment = ""
     if plan.hooks:
-        render_site(load(site_file), slurm / "slurm_plugin", root=DEFAULT_ROOT)
+        render_site(load(site_file), slurm / "slurm_plugin", root=DEFAULT_ROOT, elsewhere=plan.root != Path("/"))
         fragment = (slurm / "slurm_plugin/slurm.conf.fragment").read_text(encoding="utf-8")
         (slurm / "job_submit.lua").write_bytes((slurm / "slurm_plugin/job_submit.lua").read_bytes())
     text = config.slurm_conf(plan.directory, addresses, plan.gpus, fragment)

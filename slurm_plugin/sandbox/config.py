@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from slurm_plugin.siteconfig import Ulimit
+from slurm_plugin.siteconfig import SiteConfig, Ulimit
 
 CPUS, MEMORY_MB = 8, 4000  # of each node; SlurmdParameters=config_overrides makes slurmd believe them
 SCHEDULER = "batch_sched_delay=0,sched_min_interval=0,bf_interval=1"
@@ -92,11 +92,11 @@ def hosts(addresses: Mapping[str, str]) -> str:
     return "127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in addresses.items())
 
 
-def site_yaml(gpus: int, soft_limits: Mapping[str, int]) -> str:
+def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
     """The sandbox's site file: the defaults, less what this machine cannot meet.
 
-    `soft_limits` are in the units of the site file, -1 for unlimited. A threshold that this machine's own limit does
-    not exceed becomes half of that limit.
+    `python` is the machines' interpreter. `soft_limits` are in the units of the site file, -1 for unlimited. A
+    threshold that this machine's own limit does not exceed becomes half of that limit.
     """
     wanted: dict[str, int] = msgspec.to_builtins(Ulimit())
     lowered = {
@@ -107,7 +107,8 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int]) -> str:
     checks: dict[str, Any] = {"gpu-check": {"device": "/dev/fakegpu%d", "count": gpus}}
     if lowered:
         checks["ulimit"] = lowered
+    own = {} if python == SiteConfig().python else {"python": python}
     return (
         "# Written by `slurm-plugin sandbox up`: the defaults, less what this machine cannot meet.\n"
-        + yaml.safe_dump({"prechecks": checks}, sort_keys=False)
+        + yaml.safe_dump(own | {"prechecks": checks}, sort_keys=False)
     )

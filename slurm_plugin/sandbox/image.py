@@ -9,6 +9,7 @@ from typing import Final
 
 import slurm_plugin
 from slurm_plugin.errors import MissingError
+from slurm_plugin.sandbox import rootsteps
 from slurm_plugin.sandbox.machine import PYTHON, Bind
 
 USERS: Final = {"alice": 20001, "bob": 20002}
@@ -118,7 +119,14 @@ def program_binds() -> tuple[Bind, ...]:
     return tuple(binds)
 
 
+def python(base: Path) -> str:
+    """The root's own interpreter: that of the venv with pyslurm where `sandbox root` made one."""
+    venv = f"{rootsteps.VENV}/bin/python3"
+    # A link, which leads to a file of the root, not of this machine.
+    return venv if base != Path("/") and os.path.lexists(f"{base}{venv}") else PYTHON
+
+
 def program_wrapper(base: Path) -> str:
     """/sandbox/bin/slurm-plugin. Another root's Python cannot use our interpreter's packages: it needs its own."""
-    python = "/sandbox/venv/bin/python3" if base == Path("/") else PYTHON
-    return f'#!/bin/sh\nPYTHONPATH=/sandbox/src${{PYTHONPATH:+:$PYTHONPATH}} exec {python} -m slurm_plugin "$@"\n'
+    program = "/sandbox/venv/bin/python3" if base == Path("/") else python(base)
+    return f'#!/bin/sh\nPYTHONPATH=/sandbox/src${{PYTHONPATH:+:$PYTHONPATH}} exec {program} -m slurm_plugin "$@"\n'

@@ -17,6 +17,7 @@ from slurm_plugin.errors import MissingError, SlurmPluginError
 MARKER: Final = "slurm_plugin-sandbox-machine"
 INIT: Final = Path(__file__).with_name("init.py")
 PYTHON: Final = "/usr/bin/python3"
+PASSED_ON: Final = ("SLURM_PLUGIN_BACKEND",)  # of the caller's environment, into machines
 START_DEADLINE_S: Final = 20.0
 END_DEADLINE_S: Final = 15.0
 # What a program in a machine inherits, whatever shell `sandbox run` was typed in: the limits that `up` ran with.
@@ -120,15 +121,18 @@ def end(pid: int) -> None:
 
 
 def children(pid: int, comm: str) -> tuple[int, ...]:
-    """Host pids of the direct children of `pid` named `comm`: a machine's daemons are its PID 1's children."""
-    found = []
+    """Host pids of the direct children of `pid` named `comm`: a machine's daemons are its PID 1's children.
+
+    Debian's daemons are links to `slurmd-wlm` and the like, the name they have after a reconfigure of 24.11 and later.
+    """
+    found, names = [], (comm, f"{comm}-wlm")
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with suppress(OSError):
             name, _, rest = (entry / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
             state, parent = rest.split()[:2]
-            if name == comm and int(parent) == pid and state not in "ZX":
+            if name in names and int(parent) == pid and state not in "ZX":
                 found.append(int(entry.name))
     return tuple(sorted(found))
 
@@ -154,9 +158,9 @@ def enter_argv(pid: int, argv: Sequence[str], *, user: str = "root", directory: 
 
 
 def environment(user: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The clean environment of a program in a machine; of the caller's own only TERM is passed."""
+    """The clean environment of a program in a machine; of the caller's own only PASSED_ON and TERM are passed."""
     home = "/root" if user == "root" else f"/home/{user}"
-    return {
+    return {name: environ[name] for name in PASSED_ON if name in environ} | {
         "HOME": home,
         "USER": user,
         "LOGNAME": user,

@@ -2,11 +2,12 @@
 
 import fcntl
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -19,6 +20,9 @@ SUITES: Final = {"trixie": False, "forky": True}
 PROGRAMS: Final = {"debootstrap": "debootstrap", "unshare": "util-linux", "setpriv": "util-linux"}
 # Empty from the first moment, so that what is half built is known as ours; its words are written last.
 MARK: Final = ".slurm_plugin-root"
+BEGUN: Final = "+"  # before a package in the mark: its installation has begun
+# Debian's rule (policy 5.6.1), less names that end in a minus: apt would remove the package.
+PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +31,42 @@ class Built:
 
     suite: str
     slurm: str  # `26.05.5`
+    packages: tuple[str, ...] = ()  # those that were asked for
+    begun: tuple[str, ...] = ()  # those whose installation did not come to its end
 
 
-def make(suite: str, directory: Path, mirror: str | None, say: Callable[[str], None]) -> bool:
-    """Build a root of `suite`; False when it was there already. `say` gets one line a step.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The root that was asked for."""
 
-    A root that is half built is removed and built anew. Raises UsageError for a directory with something else in it,
-    MissingError for what this machine lacks.
+    suite: str
+    directory: Path
+    packages: tuple[str, ...] = ()
+
+
+def make(wanted: Wanted, mirror: str | None, say: Callable[[str], None]) -> bool:
+    """Build a root, or install what a finished one lacks; False when it was all there. `say` gets one line a step.
+
+    A root that is half built is removed and built anew. Raises UsageError for a directory with something else in it
+    and for what is no package's name, MissingError for what this machine lacks.
     """
-    check_directory(directory)
-    if _finished(suite, directory, say):
+    check_packages(wanted.packages)
+    check_directory(wanted.directory)
+    if _finished(wanted, say):
         return False
     require()
-    mirror = mirror or aptsources.mirror()
     begin = time.monotonic()
     try:
-        with umask(), locked_log(directory) as log:
-            if _finished(suite, directory, say):  # by the one that held the lock before us
+        with umask(), locked_log(wanted.directory) as log:
+            if _finished(wanted, say):  # by the one that held the lock before us
                 return False
-            start(directory)
-            slurm = _build(rootsteps.Root(directory, log), suite, mirror, say)
-            finish(directory, Built(suite, slurm))
+            root = rootsteps.Root(wanted.directory, log)
+            built = read(wanted.directory)
+            built = _build(root, wanted, mirror, say) if built is None else _add(root, built, wanted.packages, say)
+            write(wanted.directory, built)
     except OSError as error:  # a full disk, a parent that is no directory
-        raise SlurmPluginError(f"{error}\n  the same command begins anew") from error
-    say(f"built in {time.monotonic() - begin:.0f} s: {suite} with Slurm {slurm} in {directory}")
+        raise SlurmPluginError(f"{error}\n  run the same command again") from error
+    say(f"built in {time.monotonic() - begin:.0f} s: {_text(built, wanted.directory)}")
     return True
 
 
@@ -82,13 +98,26 @@ def check_directory(directory: Path) -> None:
         )
 
 
+def check_packages(names: Sequence[str]) -> None:
+    """Raise UsageError for what cannot be the name of a Debian package."""
+    for name in names:
+        if not PACKAGE.fullmatch(name):
+            raise UsageError(
+                f"--package {name!r} is no name of a Debian package\n"
+                "  small letters, digits and +-. are accepted, a letter or digit first, at least two in all"
+            )
+
+
 def read(directory: Path) -> Built | None:
     """What is in the directory; None where nothing is, or where it is half built."""
     try:
         words = (directory / MARK).read_text(encoding="utf-8").split()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Built(*words) if len(words) == 2 else None
+    if len(words) < 2:
+        return None
+    begun = tuple(word.removeprefix(BEGUN) for word in words[2:] if word.startswith(BEGUN))
+    return Built(words[0], words[1], tuple(word for word in words[2:] if not word.startswith(BEGUN)), begun)
 
 
 def start(directory: Path) -> None:
@@ -105,10 +134,11 @@ def start(directory: Path) -> None:
             path.unlink()
 
 
-def finish(directory: Path, built: Built) -> None:
-    """Say in one step that the root is whole."""
+def write(directory: Path, built: Built) -> None:
+    """Say in one step what the root holds."""
+    words = [built.suite, built.slurm, *built.packages, *(BEGUN + name for name in built.begun)]
     draft = directory / f"{MARK}.new"
-    draft.write_text(f"{built.suite} {built.slurm}\n", encoding="utf-8")
+    draft.write_text(" ".join(words) + "\n", encoding="utf-8")
     draft.replace(directory / MARK)
 
 
@@ -132,25 +162,54 @@ def log_path(directory: Path) -> Path:
     return directory.with_name(f"{directory.name}.log")
 
 
-def _finished(suite: str, directory: Path, say: Callable[[str], None]) -> bool:
-    built = read(directory)
+def _finished(wanted: Wanted, say: Callable[[str], None]) -> bool:
+    built = read(wanted.directory)
     if built is None:
         return False
-    if built.suite != suite:
-        raise UsageError(f"{directory} holds {built.suite}, not {suite}\n  name another directory, or remove it first")
-    say(f"already built: {suite} with Slurm {built.slurm} in {directory}")
+    if built.suite != wanted.suite:
+        raise UsageError(
+            f"{wanted.directory} holds {built.suite}, not {wanted.suite}\n  name another directory, or remove it first"
+        )
+    if built.begun or not set(wanted.packages) <= set(built.packages):
+        return False
+    say(f"already built: {_text(built, wanted.directory)}")
     return True
 
 
-def _build(root: rootsteps.Root, suite: str, mirror: str, say: Callable[[str], None]) -> str:
-    """Fill the root, and return its release of Slurm."""
-    say(f"{suite} in {root.directory}; the tools' log is {root.log.name}")
+def _text(built: Built, directory: Path) -> str:
+    what = ", ".join([f"Slurm {built.slurm}", *built.packages])
+    return f"{built.suite} with {what} in {directory}"
+
+
+def _build(root: rootsteps.Root, wanted: Wanted, mirror: str | None, say: Callable[[str], None]) -> Built:
+    """Fill the root, and return what it holds."""
+    mirror = mirror or aptsources.mirror()
+    start(root.directory)
+    say(f"{wanted.suite} in {root.directory}; the tools' log is {root.log.name}")
     say("debootstrap: the base system")
-    rootsteps.base_system(root, suite, mirror)
-    names = rootsteps.PACKAGES + (rootsteps.BUILD_PACKAGES if SUITES[suite] else ())
+    rootsteps.base_system(root, wanted.suite, mirror)
+    pyslurm = SUITES[wanted.suite]
+    names = (*rootsteps.PACKAGES, *(rootsteps.BUILD_PACKAGES if pyslurm else ()), *wanted.packages)
     say(f"apt-get: {' '.join(names)}")
     rootsteps.packages(root, names)
-    if SUITES[suite]:
+    if pyslurm:
         say(f"pip: pyslurm {rootsteps.PYSLURM} in {rootsteps.VENV}")
         rootsteps.pyslurm(root)
-    return rootsteps.slurm_version(root)
+    return Built(wanted.suite, rootsteps.slurm_version(root), tuple(sorted(set(wanted.packages))))
+
+
+def _add(root: rootsteps.Root, built: Built, packages: Sequence[str], say: Callable[[str], None]) -> Built:
+    """Install what a finished root lacks, and return what it holds then.
+
+    The mark names the packages from before the first change until all are there, whatever ends this process.
+    """
+    lacking = tuple(sorted({*packages, *built.begun} - set(built.packages)))
+    say(f"apt-get: {' '.join(lacking)} in {root.directory}; its log is {root.log.name}")
+    rootsteps.apt(root, "update")
+    if built.begun:
+        rootsteps.mend(root)
+    rootsteps.apt(root, "--simulate", "install", *lacking)  # a name that apt does not know changes nothing
+    write(root.directory, replace(built, begun=lacking))
+    rootsteps.apt(root, "install", *lacking)
+    rootsteps.apt(root, "clean")
+    return replace(built, packages=tuple(sorted({*built.packages, *lacking})), begun=())

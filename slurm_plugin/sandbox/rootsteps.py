@@ -9,7 +9,8 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -17,7 +18,9 @@ from typing import IO, Final
 from slurm_plugin.errors import SlurmPluginError
 
 # Ends with its caller; the namespaces end with its child.
-ALONE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
+ALONE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount-proc", "--pid", "--fork", "--kill-child")
+# That child: not the tool itself, as apt-get changes its user for a moment and then outlives its parent (prctl(2)).
+CHILD: Final = ("sh", "-c", '"$@"; exit $?', "sh")
 SCRIPTS: Final = Path("/usr/share/debootstrap/scripts")
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 TRUST: Final = "tmp/certificates.crt"  # in the root
@@ -42,6 +45,7 @@ APT::Install-Recommends "false";
 Dpkg::Options { "--force-unsafe-io"; };
 """
 NO_SERVICES: Final = "#!/bin/sh\nexit 101\n"  # policy-rc.d: "action forbidden by policy"
+NO_QUESTIONS: Final = {"DEBIAN_FRONTEND": "noninteractive"}
 PASSED_ON: Final = re.compile(r"(https?|ftp|no|all)_proxy|PIP_(EXTRA_)?INDEX_URL", re.IGNORECASE)
 DEBOOTSTRAP_DEADLINE_S: Final = 1200.0
 APT_DEADLINE_S: Final = 1200.0
@@ -59,18 +63,22 @@ class Root:
 
     def inside(self, argv: Sequence[str], deadline_s: float, env: Mapping[str, str] | None = None) -> None:
         """Run a command in the root, with a /proc of its own."""
-        self.outside([f"--root={self.directory}", "--wd=/", "--mount-proc", *argv], deadline_s, env)
+        self._run([f"--root={self.directory}", "--wd=/"], argv, deadline_s, env or {})
 
-    def outside(self, argv: Sequence[str], deadline_s: float, env: Mapping[str, str] | None = None) -> None:
-        """Run a command in namespaces of its own (`argv` may begin with options of unshare).
+    def outside(self, argv: Sequence[str], deadline_s: float) -> None:
+        """Run a command of this machine, with a /proc of its own."""
+        self._run([], argv, deadline_s, {})
+
+    def _run(self, where: Sequence[str], argv: Sequence[str], deadline_s: float, env: Mapping[str, str]) -> None:
+        """Run a command in namespaces of its own; `where` are options of unshare.
 
         Raises SlurmPluginError with the end of the log when it fails or takes longer than its deadline.
         """
         own = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
         own |= {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
         process = subprocess.Popen(
-            [*ALONE, *argv], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-            env=own | dict(env or {}), start_new_session=True, cwd="/", umask=0o022,
+            [*ALONE, *where, *CHILD, *argv], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+            env=own | dict(env), start_new_session=True, cwd="/", umask=0o022,
         )  # fmt: skip
         said = ""
         try:
@@ -83,9 +91,8 @@ class Root:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(SHORT_DEADLINE_S)
         if said:
-            name = next(word for word in argv if not word.startswith("--"))
             raise SlurmPluginError(
-                f"{name}: {said}; {self.log.name} ends with\n{self.tail()}\n  the same command begins anew"
+                f"{argv[0]}: {said}; {self.log.name} ends with\n{self.tail()}\n  run the same command again"
             )
 
     def tail(self) -> str:
@@ -101,7 +108,7 @@ def base_system(root: Root, suite: str, mirror: str) -> None:
     script = script if script.exists() else SCRIPTS / "sid"
     options = ["--variant=minbase", "--include=ca-certificates", "--force-check-gpg"]
     root.outside(
-        ["--mount-proc", "debootstrap", *options, suite, str(root.directory), mirror, str(script)],
+        ["debootstrap", *options, suite, str(root.directory), mirror, str(script)],
         DEBOOTSTRAP_DEADLINE_S,
     )
     policy = root.directory / "usr/sbin/policy-rc.d"
@@ -114,12 +121,23 @@ def base_system(root: Root, suite: str, mirror: str) -> None:
 
 def packages(root: Root, names: Sequence[str]) -> None:
     """Install packages with the root's own apt."""
-    trust = _trust(root)
-    options = ["-qy", *([f"-oAcquire::https::CAInfo={trust}"] if trust else [])]
-    env = {"DEBIAN_FRONTEND": "noninteractive"}
-    root.inside(["apt-get", *options, "update"], APT_DEADLINE_S, env)
-    root.inside(["apt-get", *options, "install", *names], APT_DEADLINE_S, env)
-    root.inside(["apt-get", "clean"], SHORT_DEADLINE_S)
+    apt(root, "update")
+    apt(root, "install", *names)
+    apt(root, "clean")
+
+
+def apt(root: Root, *words: str) -> None:
+    """Run the root's own apt-get; a name means the package of that name, no pattern."""
+    with trusted(root) as trust:
+        options = ["-qy", "-oAPT::Cmd::Pattern-Only=true", *([f"-oAcquire::https::CAInfo={trust}"] if trust else [])]
+        root.inside(["apt-get", *options, *words], APT_DEADLINE_S, NO_QUESTIONS)
+
+
+def mend(root: Root) -> None:
+    """Bring what an apt-get that was killed has left to its end; apt's lists must be up to date."""
+    # It fails where something is not unpacked yet; that is apt's to do, and only after this.
+    root.inside(["sh", "-c", "dpkg --configure -a || true"], APT_DEADLINE_S, NO_QUESTIONS)
+    apt(root, "--fix-broken", "install")
 
 
 def pyslurm(root: Root) -> None:
@@ -133,7 +151,6 @@ def pyslurm(root: Root) -> None:
     version = headers / "slurm/slurm_version.h"
     version.write_text(as_release(version.read_text(encoding="utf-8"), PYSLURM_RELEASE), encoding="utf-8")
     root.inside(["python3", "-m", "venv", "--system-site-packages", VENV], SHORT_DEADLINE_S)
-    trust = _trust(root)
     env = {
         "SLURM_LIB_DIR": libraries,
         "SLURM_INCLUDE_DIR": f"/{HEADERS}",
@@ -141,17 +158,17 @@ def pyslurm(root: Root) -> None:
         "LDFLAGS": f"-Wl,-rpath,{libraries}/slurm-wlm",
         "CFLAGS": PYSLURM_CFLAGS,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    } | ({"PIP_CERT": trust} if trust else {})
+    }
     pip = [f"{VENV}/bin/pip", "install", "--no-cache-dir", "--no-binary", "pyslurm", f"pyslurm=={PYSLURM}"]
-    root.inside(pip, PYSLURM_DEADLINE_S, env)
+    with trusted(root) as trust:
+        root.inside(pip, PYSLURM_DEADLINE_S, env | ({"PIP_CERT": trust} if trust else {}))
     shutil.rmtree(headers)
     check = [f"{VENV}/bin/python3", "-c", "import pyslurm"]
     root.inside(check, SHORT_DEADLINE_S, {"PYSLURM_DISABLE_AUTO_INIT": "1"})  # there is no slurm.conf here to read
 
 
 def slurm_version(root: Root) -> str:
-    """`26.05.5`: what the root's own slurmctld says it is. What the build alone needed is removed first."""
-    (root.directory / TRUST).unlink(missing_ok=True)
+    """`26.05.5`: what the root's own slurmctld says it is."""
     begin = root.log.seek(0, os.SEEK_END)
     root.inside(["slurmctld", "-V"], SHORT_DEADLINE_S)
     said = Path(root.log.name).read_bytes()[begin:].decode().split()
@@ -168,9 +185,18 @@ def as_release(header: str, number: str) -> str:
     return text
 
 
-def _trust(root: Root) -> str:
-    """Path in the root of the certificates that this machine trusts; its network may need more than Debian's."""
+@contextmanager
+def trusted(root: Root) -> Iterator[str]:
+    """Path in the root of the certificates that this machine trusts; its network may need more than Debian's.
+
+    Empty where this machine has none; removed again at the end.
+    """
     if not CERTIFICATES.exists():
-        return ""
-    shutil.copyfile(CERTIFICATES, root.directory / TRUST)
-    return f"/{TRUST}"
+        yield ""
+        return
+    copy = root.directory / TRUST
+    shutil.copyfile(CERTIFICATES, copy)
+    try:
+        yield f"/{TRUST}"
+    finally:
+        copy.unlink(missing_ok=True)

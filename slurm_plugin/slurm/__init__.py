@@ -1,16 +1,24 @@
 """The one door to Slurm: what we ask of it and what it answers, whichever way the question travels.
 
-Nothing outside this package starts a Slurm command or imports pyslurm.
+Nothing outside this package starts a Slurm command or imports pyslurm. Named tuples made by `collections`: hooks import
+this, and `dataclasses` alone would cost them 8 ms each; thousands of jobs are also made in half the time.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+import os
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.errors import SlurmPluginError, UsageError
+
+if TYPE_CHECKING:  # a hook that passes reads no time
+    from datetime import datetime
 
 UNKNOWN: Final = "UNKNOWN"
 HOOK_COMMANDS: Final = ("scontrol", "squeue", "scancel")  # what hooks need of Slurm's commands
+BACKEND: Final = "SLURM_PLUGIN_BACKEND"
+BACKENDS: Final = ("auto", "cli", "pyslurm")
 
 # Base job states after which a job never runs again (slurm.h, enum job_states).
 ENDED: Final = frozenset(
@@ -26,6 +34,10 @@ ENDED: Final = frozenset(
         "TIMEOUT",
     }
 )
+# Node states and flags that an administrator or Slurm gives a reason for (slurm.h, enum node_states).
+OUT_OF_SERVICE: Final = frozenset(
+    {"DOWN", "DRAIN", "FAIL", "INVALID_REG", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED", UNKNOWN}
+)
 
 
 class SlurmError(SlurmPluginError):
@@ -36,35 +48,71 @@ class JobNotFoundError(SlurmError):
     """Slurm does not (any longer) know the job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One job as the controller sees it. Texts that Slurm does not give are empty, states `UNKNOWN`."""
+class SlurmAwayError(SlurmError):
+    """No slurmctld answered: it is down, restarting, hangs, or the network is cut.
 
+    `sent`: the question may have reached it, so what was asked for may have been done.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class Job(
+    namedtuple(
+        "Job",
+        "id user state reason nodes excluded restarts comment admin_comment exit_code exit_signal name partition"
+        " submit_time start_time end_time",
+        defaults=(None, None, "", "", None, None, None),
+    )
+):
+    """One job as the controller sees it. Texts that Slurm does not give are empty, states `UNKNOWN`, the rest None."""
+
+    __slots__ = ()
     id: int
     user: str
-    state: str  # base state: PENDING, RUNNING, COMPLETING, ... as squeue's %T
+    state: str  # PENDING, RUNNING, COMPLETING, ... as squeue's State; UNKNOWN where it is none that we know
     reason: str
     nodes: str  # a node list expression, empty while pending
     excluded: str  # a node list expression
     restarts: int
     comment: str
     admin_comment: str
-    exit_code: int | None = None  # 0..255, None when killed by a signal or still open
-    exit_signal: int | None = None
-    start_time: str = ""  # the controller's own local time; pending: the expected one, or empty
+    exit_code: int | None  # 0..255, 0 until it has ended; None when killed by a signal
+    exit_signal: int | None
+    name: str
+    partition: str  # pending: all that were asked for, with commas
+    submit_time: "datetime | None"  # aware, UTC, as every time here
+    start_time: "datetime | None"  # pending: the expected one, where Slurm has worked one out
+    end_time: "datetime | None"  # running: when its time limit ends it
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(namedtuple("Node", "name states reason reason_user reason_time partitions", defaults=("", None, ()))):
     """One node as the controller sees it."""
 
+    __slots__ = ()
     name: str
-    states: frozenset[str]  # base state and flags, upper case: {"IDLE", "DRAIN"}; {"UNKNOWN"} if unreadable
+    states: frozenset[str]  # base state and flags, upper case: {"IDLE", "DRAIN"}; with UNKNOWN where it is unreadable
     reason: str
+    reason_user: str  # who wrote the reason
+    reason_time: "datetime | None"
+    partitions: tuple[str, ...]
+
+    @property
+    def standing_reason(self) -> str:
+        """The reason while it keeps the node out of service. One that a RESUME left behind is none: Slurm leaves it on
+        a node that was busy then, and 24.11 on an idle one too."""
+        return self.reason if self.states & OUT_OF_SERVICE else ""
+
+
+Steps = Literal["steps", "batch", "all"]
 
 
 class Slurm(Protocol):
-    """What we ask of Slurm. Every call has a deadline; a refusal is a `SlurmError`."""
+    """What we ask of Slurm. Every call has a deadline; a refusal is a `SlurmError`, no answer a `SlurmAwayError`."""
+
+    backend: str  # what answers, for people: "Slurm's commands", "pyslurm 25.11.2"
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
         """Submit a batch script as the caller and return the job id."""
@@ -72,17 +120,29 @@ class Slurm(Protocol):
     def job(self, job_id: int) -> Job:
         """One job; `JobNotFoundError` once Slurm has forgotten it."""
 
-    def jobs(self, job_ids: Sequence[int]) -> Mapping[int, Job]:
-        """Many jobs in one question; jobs that Slurm does not know are absent."""
+    def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
+        """Many jobs in one question, None: all; jobs that Slurm does not know are absent."""
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
 
     def update_job(self, job_id: int, **fields: str) -> None:
-        """Change a job's fields (scontrol's names: ExcNodeList, AdminComment, Comment, StartTime, Nice ...)."""
+        """Change a job's fields (scontrol's names: ExcNodeList, AdminComment, Comment, StartTime, Nice ...).
+
+        An empty text clears a field. A time is UTC, `now`, or `now+SECONDS`.
+        """
 
     def requeue(self, job_id: int) -> None:
         """End a batch job's run and put it back into the queue."""
+
+    def hold(self, job_id: int) -> None:
+        """Keep a pending job from starting."""
+
+    def release(self, job_id: int) -> None:
+        """Let a held job start."""
+
+    def signal(self, job_id: int, name: str, to: Steps = "steps") -> None:
+        """Send a signal (`USR1`) to a running job's steps, to its batch script alone, or to all of it."""
 
     def cancel(self, job_id: int) -> None:
         """End a job for good."""
@@ -96,12 +156,47 @@ class Slurm(Protocol):
     def config(self) -> Mapping[str, str]:
         """slurmctld's settings by name, as `scontrol show config` names them; those that are not set are empty."""
 
+    def version(self) -> str:
+        """slurmctld's release: `22.05.8`."""
+
     def ping(self) -> bool:
         """Whether a slurmctld answers."""
 
 
-def connect(directory: str = "", *, deadline_s: float = 30.0) -> Slurm:
-    """The door: the commands in `directory` (empty: those on the PATH), each with a deadline in seconds."""
-    from slurm_plugin.slurm.commands import Commands  # noqa: PLC0415 - a heavy back end is loaded on use
+def to_stderr(line: str) -> None:
+    """Where a door's own lines go, unless told otherwise."""
+    print(f"slurm_plugin: {line}", file=sys.stderr)
 
-    return Commands(directory, deadline_s=deadline_s)
+
+def connect(
+    directory: str = "",
+    *,
+    deadline_s: float = 30.0,
+    patience_s: float = 0.0,
+    say: Callable[[str], None] = to_stderr,
+) -> Slurm:
+    """The door.
+
+    `directory` holds Slurm's commands: hooks name it, and get the commands, never pyslurm. Empty: those on the PATH,
+    or pyslurm, as SLURM_PLUGIN_BACKEND says; where pyslurm cannot be used, `say` gets one line that tells why.
+    One attempt of a call takes `deadline_s` at most; a controller that is away is asked again until `patience_s` have
+    passed, unless that could do a thing twice: `say` gets a line then, too. Raises UsageError for a back end that does
+    not exist.
+    """
+    from slurm_plugin.slurm.commands import Commands  # noqa: PLC0415 - a heavy back end is loaded on use
+    from slurm_plugin.slurm.patience import Patience  # noqa: PLC0415
+
+    patience = Patience(patience_s, say)
+    wanted = "cli" if directory else os.environ.get(BACKEND) or "auto"
+    if wanted not in BACKENDS:
+        raise UsageError(f"{BACKEND}={wanted!r}: found no such back end\n  accepted are: {', '.join(BACKENDS)}")
+    if wanted != "cli":
+        from slurm_plugin.slurm import library  # noqa: PLC0415
+
+        door = library.Library(deadline_s=deadline_s, patience=patience)
+        lack = library.why_not(door, asked_for=wanted == "pyslurm")
+        if lack is None:
+            return door
+        if lack:
+            say(f"{lack}; Slurm's commands are used instead")
+    return Commands(directory, deadline_s=deadline_s, patience=patience)

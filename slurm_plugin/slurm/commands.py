@@ -1,41 +1,65 @@
-"""The door's first room: Slurm's own commands, the same on every version.
+"""The door's first room: Slurm's own commands, the same on every release.
 
-Users choose job names and comments, and Slurm prints them unescaped: a newline in one forges a row. Every field is
-therefore followed by a nonce chosen for the call, and a record counts only where all its fields are there.
+22.05 alone needs two of them for jobs: its SQUEUE_FORMAT2 does not know ExcNodes, which only SQUEUE_FORMAT has there. A
+squeue that lacks a field says so and leaves its text empty; it is remembered, and both run at once from then on.
 """
 
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import UNKNOWN, Job, JobNotFoundError, Node, SlurmError
-from slurm_plugin.slurm.process import reading_environment, run, submitting_environment
+from slurm_plugin.slurm import Job, Node, SlurmError, Steps, purpose, records
+from slurm_plugin.slurm.patience import Patience
+from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
+from slurm_plugin.slurm.purpose import Purpose
 
-# squeue knows some fields only by -o (of any length) and some only by -O (of a fixed width).
-_LONG = ("%A", "%u", "%T", "%r", "%N", "%x", "%S", "%k")
-_FIXED = ("JobID:12", "RestartCnt:12", "exit_code:12", "admin_comment:4096")
-_REASON_AUTHOR = re.compile(r" \[[^\[\]]*@[^\[\]]*\]$")
-_STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
-_WAIT_STATUS_BITS = 8
+NONCE_BYTES: Final = 6  # 48 random bits that a user would have to guess for a call of a few milliseconds
+MOST_IDS: Final = 1000  # named in one question; for more, all jobs are asked for
+_UNKNOWN_JOB = "Invalid job id"
+_LACKS_EXCLUDED = "Invalid job format specification: ExcNodes"
+# What the commands of 22.05, 24.11 and 26.05 say where no slurmctld answers. `scontrol` has but "Unexpected message
+# received" for it when it changes a job. Only a connection that was refused surely carried nothing.
+_AWAY = re.compile(
+    "Unable to contact slurm controller|Unexpected message received|Socket timed out|Zero Bytes were transmitted"
+    "|[Cc]ommunication connection failure|in standby mode|Connection (?:refused|reset)"
+)
+_NOT_SENT = re.compile("connect failure|Connection refused|in standby mode")
+_TO: Final[Mapping[Steps, tuple[str, ...]]] = {"steps": (), "batch": ("--batch",), "all": ("--full",)}
 
 
 class Commands:
     """Slurm through sbatch, squeue and scontrol. Satisfies `slurm_plugin.slurm.Slurm`."""
 
-    def __init__(self, directory: str = "", *, deadline_s: float = 30.0) -> None:
+    backend = "Slurm's commands"
+
+    def __init__(
+        self,
+        directory: str = "",
+        *,
+        deadline_s: float = 30.0,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
+    ) -> None:
         """`directory` holds the commands; empty: the PATH is searched (never by root's hooks)."""
         self._directory = directory
         self._deadline_s = deadline_s
+        self._patience = patience
+        self._lacks_excluded = False
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
         """Submit a batch script on stdin and return the job id; what sbatch warned of is part of an error only."""
-        out = self._ask(["sbatch", "--parsable", *arguments], "submit the job", text=script, directory=directory)
-        number = out.strip().partition(";")[0]
-        if not number.isdigit():
+        command = Command(["sbatch", "--parsable", *arguments], script, directory)
+        out = self._patience.ask(lambda: self._said(command, purpose.SUBMIT), repeatable=False)
+        number, end, _ = out.partition("\n")
+        number = number.partition(";")[0]  # with a cluster's name behind it
+        if not number.isdigit() or not end:
             raise SlurmError(
                 f"sbatch answered {out.strip()!r} in place of a job id\n  look for the job with: squeue --me"
             )
@@ -45,87 +69,122 @@ class Commands:
         """One job; `JobNotFoundError` once Slurm has forgotten it."""
         found = self.jobs([job_id])
         if job_id not in found:
-            raise JobNotFoundError(f"Slurm does not know job {job_id} (any longer)\n  see what runs with: squeue --me")
+            raise purpose.no_job(job_id)
         return found[job_id]
 
-    def jobs(self, job_ids: Sequence[int]) -> Mapping[int, Job]:
-        """Many jobs in one question; jobs that Slurm does not know are absent."""
-        if not job_ids:
+    def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
+        """Many jobs in one question, None: all; jobs that Slurm does not know are absent."""
+        if job_ids is not None and not job_ids:
             return {}
-        long = self._rows(job_ids, lambda nonce: ["-o", nonce.join(_LONG) + nonce], len(_LONG))
-        fixed = self._rows(job_ids, lambda nonce: ["-O", ",".join(field + nonce for field in _FIXED)], len(_FIXED))
-        rest = {row[0].strip(): row for row in fixed}
-        return {int(row[0]): _job(row, rest[row[0]]) for row in long if row[0] in rest and row[0].isdigit()}
+        found = self._patience.ask(lambda: self._jobs(job_ids), repeatable=True)
+        return found if job_ids is None else {each: found[each] for each in job_ids if each in found}
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
-        out = self._ask(["scontrol", "-o", "show", "node", *([",".join(names)] if names else [])], "read the nodes")
-        found = (_node(line) for line in out.splitlines() if line.startswith("NodeName="))
-        return {node.name: node for node in found}
+        which = [nodelist.fold(names)] if names else []
+        return records.nodes(self._ask(["scontrol", "-o", "show", "node", *which], purpose.READ_NODES))
 
     def update_job(self, job_id: int, **fields: str) -> None:
         """Change a job's fields, named as scontrol names them."""
         changes = [f"{name}={value}" for name, value in fields.items()]
-        self._ask(["scontrol", "update", f"JobId={job_id}", *changes], f"update job {job_id} ({', '.join(fields)})")
+        why = purpose.of_job(f"update job {job_id} ({', '.join(fields)})", job_id)
+        self._ask(["scontrol", "update", f"JobId={job_id}", *changes], why)
 
     def requeue(self, job_id: int) -> None:
-        """End a batch job's run and put it back into the queue."""
-        self._ask(["scontrol", "requeue", str(job_id)], f"requeue job {job_id}")
+        """End a batch job's run and put it back into the queue. Asked twice, Slurm refuses: it is there already."""
+        self._ask(["scontrol", "requeue", str(job_id)], purpose.of_job(f"requeue job {job_id}", job_id))
+
+    def hold(self, job_id: int) -> None:
+        """Keep a pending job from starting."""
+        self._ask(["scontrol", "hold", str(job_id)], purpose.of_job(f"hold job {job_id}", job_id))
+
+    def release(self, job_id: int) -> None:
+        """Let a held job start."""
+        self._ask(["scontrol", "release", str(job_id)], purpose.of_job(f"release job {job_id}", job_id))
+
+    def signal(self, job_id: int, name: str, to: Steps = "steps") -> None:
+        """Send a signal to a running job's steps, to its batch script alone, or to all of it."""
+        argv = ["scancel", f"--signal={name}", *_TO[to], str(job_id)]
+        self._ask(argv, purpose.of_job(f"send {name} to job {job_id}", job_id), repeatable=False)
 
     def cancel(self, job_id: int) -> None:
-        """End a job for good."""
-        self._ask(["scancel", str(job_id)], f"cancel job {job_id}")
+        """End a job for good; of one that has ended nothing is left to cancel, and that is no error."""
+        self._ask(["scancel", str(job_id)], purpose.of_job(f"cancel job {job_id}", job_id))
 
     def drain(self, node: str, reason: str) -> None:
         """Let no new job start on a node; replaces its reason."""
-        self._ask(
-            ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"],
-            f"drain node {node}",
-        )
+        argv = ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"]
+        self._ask(argv, purpose.of_node(f"drain node {node}", node))
 
     def resume(self, node: str) -> None:
         """Let jobs start on a node again."""
-        self._ask(["scontrol", "update", f"NodeName={node}", "State=RESUME"], f"resume node {node}")
+        argv = ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
+        self._ask(argv, purpose.of_node(f"resume node {node}", node))
 
     def config(self) -> Mapping[str, str]:
         """slurmctld's settings by name."""
-        return _settings(self._ask(["scontrol", "show", "config"], "read slurmctld's settings"))
+        return records.settings(self._ask(["scontrol", "show", "config"], purpose.READ_SETTINGS))
+
+    def version(self) -> str:
+        """slurmctld's release."""
+        found = self.config().get("SLURM_VERSION", "")
+        if not found:
+            raise purpose.READ_SETTINGS.refused("scontrol", "no SLURM_VERSION")
+        return found
 
     def ping(self) -> bool:
         """Whether a slurmctld answers, the first or a backup."""
         try:
-            return " is UP" in self._ask(["scontrol", "ping"], "ask whether slurmctld is up")
+            return " is UP" in self._said(Command(["scontrol", "ping"]), purpose.PING)
         except SlurmError:
             return False
 
-    def _rows(self, job_ids: Sequence[int], form: Callable[[str], list[str]], fields: int) -> list[list[str]]:
-        """squeue's records, each a list of `fields` texts."""
-        nonce = f"~{secrets.token_hex(8)}~"
-        which = ",".join(map(str, job_ids))
-        argv = ["squeue", "--noheader", "--all", "--array", "--states=all", f"--jobs={which}", *form(nonce)]
-        try:
-            out = self._ask(argv, "read the jobs")
-        except SlurmError as error:
-            if "Invalid job id" in str(error):
-                return []
-            raise
-        parts = out.split(nonce)
-        rows = [parts[start : start + fields] for start in range(0, len(parts) - fields, fields)]
-        return [[row[0].lstrip("\n"), *row[1:]] for row in rows]
+    def _jobs(self, job_ids: Sequence[int] | None) -> dict[int, Job]:
+        end = time.monotonic() + self._deadline_s
+        nonce = f"~{secrets.token_urlsafe(NONCE_BYTES)}"
+        which = [f"--jobs={','.join(map(str, job_ids))}"] if job_ids and len(job_ids) <= MOST_IDS else []
+        squeue = ["squeue", "--noheader", "--all", "--array", "--states=all", *which]
+        # The formats travel in the environment: everybody can read a command line, and forge a record with its nonce.
+        fields = Command(squeue, variables={"SQUEUE_FORMAT2": records.form(nonce)})
+        excluded = Command(squeue, variables={"SQUEUE_FORMAT": f"%A{nonce}%x{nonce}"})
+        results = self._run([fields, excluded] if self._lacks_excluded else [fields], end)
+        text = self._checked("squeue", results[0], purpose.READ_JOBS)
+        if _LACKS_EXCLUDED in results[0].err and not self._lacks_excluded:
+            self._lacks_excluded = True
+            results += self._run([excluded], end)
+        if not self._lacks_excluded:
+            return records.jobs(text, nonce)
+        lists = records.excluded(self._checked("squeue", results[1], purpose.READ_JOBS), nonce)
+        return records.jobs(text, nonce, lists)  # one that was submitted between the two waits for the next question
 
-    def _ask(self, argv: Sequence[str], purpose: str, *, text: str = "", directory: str | None = None) -> str:
-        program = self._program(argv[0])
-        environ = submitting_environment(os.environ) if argv[0] == "sbatch" else reading_environment(os.environ)
-        result = run([program, *argv[1:]], deadline_s=self._deadline_s, environ=environ, text=text, directory=directory)
+    def _ask(self, argv: Sequence[str], why: Purpose, *, repeatable: bool = True) -> str:
+        """What a command says, asked again while the controller is away."""
+        return self._patience.ask(lambda: self._said(Command(argv), why), repeatable=repeatable)
+
+    def _said(self, command: Command, why: Purpose) -> str:
+        (result,) = self._run([command], time.monotonic() + self._deadline_s)
+        return self._checked(command.argv[0], result, why)
+
+    def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
+        """Run commands at once, until `end` of the monotonic clock."""
+        environ = submitting_environment if commands[0].argv[0] == "sbatch" else reading_environment
+        found = [replace(each, argv=(self._program(each.argv[0]), *each.argv[1:])) for each in commands]
+        try:
+            return run_together(found, deadline_s=end - time.monotonic(), environ=environ(os.environ))
+        except OSError as error:  # no process left to start, a list of arguments that is too long, no such directory
+            what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+            raise SlurmError(f"could not start {commands[0].argv[0]}: {what}\n  see: df, ulimit -a") from error
+
+    def _checked(self, program: str, result: Result, why: Purpose) -> str:
+        """What a command printed that did as it was asked. Raises SlurmError for any other."""
+        if result.code == 0 or (program == "squeue" and _UNKNOWN_JOB in result.err):
+            return result.out
         if result.code is None:
-            raise SlurmError(
-                f"could not {purpose}: {argv[0]} gave no answer in {self._deadline_s:g} s\n"
-                "  is slurmctld up? try: scontrol ping"
-            )
-        if result.code:
-            said = (result.err or result.out).strip() or f"exit code {result.code}, no message"
-            raise SlurmError(f"could not {purpose}: {argv[0]} said: {said}")
-        return result.out
+            raise why.late(program, self._deadline_s, result.err.strip())
+        said = (result.err or result.out).strip()
+        if _AWAY.search(said):
+            raise why.away(program, said, sent=not _NOT_SENT.search(said))
+        raise why.refused(program, said or f"exit code {result.code}, no message")
 
     def _program(self, name: str) -> str:
         path = str(Path(self._directory) / name) if self._directory else shutil.which(name)
@@ -135,61 +194,3 @@ class Commands:
                 "  install Slurm's client commands (Debian: apt-get install slurm-client), or load the site's module"
             )
         return path
-
-
-def _job(long: Sequence[str], fixed: Sequence[str]) -> Job:
-    """A job from its two records."""
-    number, user, state, reason, nodes, excluded, start, comment = long
-    _, restarts, status, admin_comment = (text.strip() for text in fixed)
-    code, signal = _exit(status)
-    return Job(
-        id=int(number),
-        user=user,
-        state=state or UNKNOWN,
-        reason=_given(reason),
-        nodes=_given(nodes),
-        excluded=_given(excluded),
-        restarts=int(restarts) if restarts.isdigit() else 0,
-        comment=_given(comment),
-        admin_comment=_given(admin_comment),
-        exit_code=code,
-        exit_signal=signal,
-        start_time=_given(start),
-    )
-
-
-def _given(text: str) -> str:
-    """squeue's words for nothing become nothing."""
-    return "" if text in ("(null)", "N/A", "None", "n/a") else text
-
-
-def _exit(status: str) -> tuple[int | None, int | None]:
-    """Exit code and signal of squeue's `exit_code`: `7:0` on 24.11 and 26.05, a wait status (wait(2)) on 22.05."""
-    code, colon, signal = status.partition(":")
-    if not code.isdigit() or (colon and not signal.isdigit()):
-        return None, None
-    if not colon:
-        number = int(code)
-        code, signal = str(number >> _WAIT_STATUS_BITS), str(number & 0x7F)
-    return (None, int(signal)) if int(signal) else (int(code), None)
-
-
-def _settings(text: str) -> dict[str, str]:
-    """The settings in `scontrol show config`: `Name    = value` lines, `(null)` for what is not set.
-
-    What may be given more than once has a number: `SlurmctldHost[0]`; from 24.05 on `Prolog[0]`, `Epilog[0]` too.
-    """
-    found = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {name.strip(): "" if value.strip() == "(null)" else value.strip() for name, _, value in found}
-
-
-def _node(line: str) -> Node:
-    """A node from `scontrol -o show node`: only administrators choose what stands there."""
-    before, _, reason = line.partition(" Reason=")  # the last field: free text
-    fields = dict(part.split("=", 1) for part in before.split(" ") if "=" in part)
-    states = fields.get("State", UNKNOWN).upper()
-    return Node(
-        name=fields["NodeName"],
-        states=frozenset(_STATE_WORD.findall(states)) | ({"NOT_RESPONDING"} if "*" in states else set()),
-        reason=_REASON_AUTHOR.sub("", reason.strip()),
-    )

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from slurm_plugin.slurm import releases
 
 pytestmark = pytest.mark.cluster
 
-FINDINGS = 19
+FINDINGS = 20
+PYSLURM = Path(os.environ.get("SLURM_PLUGIN_TEST_ROOT", "/"), "opt/pyslurm")
 
 
 @pytest.fixture
@@ -61,8 +63,11 @@ def test_all_fine(cluster: Sandbox) -> None:
 def test_on_a_node(cluster: Sandbox) -> None:
     """What only a controller can say is left open there, and nothing is wrong."""
     code, found = doctor(cluster, node="n1")
-    assert code == 2
-    assert others(found) == dict.fromkeys(("EpilogSlurmctld", "job_submit.lua", "spool directory"), "cannot tell")
+    release = releases.of(found["Slurm version"]["message"])
+    assert release
+    known = {"EpilogSlurmctld"} if release.reconfigure_starts_epilog_slurmctld else set()
+    unknown = {"EpilogSlurmctld", "job_submit.lua", "spool directory"} - known
+    assert (code, others(found)) == (2, dict.fromkeys(unknown, "cannot tell"))
 
 
 @pytest.mark.parametrize("name", ["PrologFlags", "Prolog", "Epilog", "TaskProlog"])
@@ -80,12 +85,17 @@ def test_a_line_that_is_missing(cluster: Sandbox, etc: Path, name: str) -> None:
 
 
 def test_a_slurm_conf_that_is_newer_than_slurmctld(cluster: Sandbox, etc: Path) -> None:
-    """An EpilogSlurmctld that came after slurmctld's start may be shown and never run: not known, and what to do."""
+    """On 22.05 an EpilogSlurmctld that came after slurmctld's start may be shown and never run: what to do."""
     later = (etc / "slurm.conf").stat().st_mtime + 3600
     os.utime(etc / "slurm.conf", (later, later))
     code, found = doctor(cluster)
-    assert (code, others(found)) == (2, {"EpilogSlurmctld": "cannot tell"})
-    assert "systemctl restart slurmctld" in found["EpilogSlurmctld"]["remedy"]
+    release = releases.of(found["Slurm version"]["message"])
+    assert release
+    if release.reconfigure_starts_epilog_slurmctld:
+        assert (code, others(found)) == (0, {})
+    else:
+        assert (code, others(found)) == (2, {"EpilogSlurmctld": "cannot tell"})
+        assert "systemctl restart slurmctld" in found["EpilogSlurmctld"]["remedy"]
 
 
 def test_a_hook_that_was_edited(cluster: Sandbox, etc: Path) -> None:
@@ -133,3 +143,18 @@ def test_without_slurms_commands(cluster: Sandbox) -> None:
     done = cluster.run(argv, user="root", check=False)
     assert done.returncode == 3
     assert "scontrol was not found" in done.stderr
+
+
+@pytest.mark.parametrize("backend", ["cli", "pyslurm"])
+def test_the_back_end_that_is_asked_for(cluster: Sandbox, backend: str) -> None:
+    """Named where it works; where pyslurm is not installed, that is what is wrong, and the commands answer."""
+    env = {"SLURM_PLUGIN_BACKEND": backend}
+    done = cluster.run(["slurm-plugin", "doctor", "--json"], user="root", check=False, env=env)
+    found = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
+    if backend == "pyslurm" and not PYSLURM.exists():
+        assert (done.returncode, others(found)) == (1, {"back end": "wrong"})
+        assert "pyslurm cannot be imported" in found["back end"]["message"]
+    else:
+        assert (done.returncode, others(found)) == (0, {})
+        assert found["back end"]["message"].startswith("pyslurm 2" if backend == "pyslurm" else "Slurm's commands")
+    assert done.stderr == ""

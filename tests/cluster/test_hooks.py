@@ -10,6 +10,7 @@ import pytest
 from slurm_plugin import grant
 from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.sandbox.machine import inside
+from tests.cluster.command import until
 from tests.cluster.jobs import Job, reasons, submit, workdir
 
 pytestmark = pytest.mark.cluster
@@ -46,7 +47,7 @@ class Syslog:
 def no_interpreter(site: Path, hook: str) -> None:
     """The interpreter that the hook names is not there."""
     path = site / "hooks" / hook
-    path.write_text(path.read_text().replace("/usr/bin/python3 -I", "/usr/bin/python3-gone -I"))
+    path.write_text(path.read_text().replace("/python3 -I", "/python3-gone -I"))
 
 
 def traceback(site: Path, hook: str) -> None:
@@ -153,6 +154,18 @@ def test_the_epilog_keeps_an_admins_reason(cluster: Sandbox) -> None:
     assert (job.show("x"), job.grant.requeues, job.grant.excluded) == (["n2"], 1, ("n2",))
     assert reasons(cluster) == {"n2": "maintenance"}
     assert "n2 keeps its own reason; found: slurm_plugin: gpu-check: 3 of 4 GPUs" in log.of("n2")
+
+
+def test_a_reason_that_a_resume_left_behind_protects_nothing(cluster: Sandbox) -> None:
+    """24.11 keeps an administrator's reason on the node it has resumed: a node that then fails is drained with ours."""
+    cluster.run(["scontrol", "update", "nodename=n2", "state=drain", "reason=maintenance"], user="root")
+    cluster.run(["scontrol", "update", "nodename=n2", "state=resume"], user="root")
+    until(lambda: cluster.states()["n2"] == "idle", 30)
+    cluster.break_node("n2", "gpu-missing")
+    job = submit(cluster, "resumed", command=SAY, retries=1)
+    assert job.end() == "COMPLETED", job.log
+    assert reasons(cluster) == {"n2": f"slurm_plugin: gpu-check: 3 of 4 GPUs [job {job.id}]"}
+    assert (job.grant.requeues, job.grant.excluded) == (1, ("n2",))
 
 
 HOSTILE = {

@@ -15,8 +15,13 @@ from tests.cluster.jobs import ALICE_UID, Job, submit, workdir
 
 pytestmark = pytest.mark.cluster
 
-PYTHON = "/sandbox/venv/bin/python"  # this environment, as the sandbox's machines see it
-FEW_CPUS = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+OTHER_ROOT = "SLURM_PLUGIN_TEST_ROOT" in os.environ
+WITH_PYSLURM = Path(os.environ.get("SLURM_PLUGIN_TEST_ROOT", "/"), "opt/pyslurm").exists()
+# That root has a Python and packages of its own; else this environment, as the sandbox's machines see it.
+PYTHON = "/usr/bin/python3" if OTHER_ROOT else "/sandbox/venv/bin/python"
+LIBUV = {"USE_LIBUV": "0"} if OTHER_ROOT else {}  # Debian's own PyTorch is built without it
+# This machine has few CPUs, and Debian's configuration of Open MPI 6 names `lo` as the only interface.
+OPEN_MPI = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_tcp_if_include": "eth0"}
 
 RANKS = """
 import json, os, subprocess
@@ -36,7 +41,7 @@ if comm.Get_rank() == 0:
 """
 
 TRAIN = """
-import json, os, torch
+import json, os, time, torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -69,7 +74,8 @@ found |= {"losses": losses, "agree": agree}
 with open(f"rank{rank}.json", "w") as file:
     json.dump(found, file)
 dist.barrier()
-dist.destroy_process_group()  # no model left: gloo aborts at exit where one still holds its threads
+time.sleep(0.5)  # until all have passed it: nobody's connections close under another's last message
+os._exit(0)  # gloo's threads abort a process, now and then, that ends in the usual way
 """
 
 
@@ -97,7 +103,7 @@ def test_openmpi_starts_a_rank_a_slot_on_every_host(cluster: Sandbox) -> None:
     """mpi4py over 4 hosts x 2: every rank is on its host, they can add up, and our hostfile is what mpirun read."""
     ranks = program(cluster, "ranks.py", RANKS)
     job = submit(
-        cluster, "ranks", mode="openmpi", nodes=4, accelerators={"gpu": 2}, command=f"{PYTHON} {ranks}", env=FEW_CPUS
+        cluster, "ranks", mode="openmpi", nodes=4, accelerators={"gpu": 2}, command=f"{PYTHON} {ranks}", env=OPEN_MPI
     )
     assert job.end() == "COMPLETED", job.log
     found = json.loads((job.directory / "found.json").read_text())
@@ -116,8 +122,8 @@ def test_openmpi_starts_a_rank_a_slot_on_every_host(cluster: Sandbox) -> None:
 
 def test_openmpi_leaves_a_command_with_mpirun_alone(cluster: Sandbox) -> None:
     """The user's own mpirun is started as it is, once: its own number of ranks, over our hosts, and no -x of ours."""
-    command = "mpirun -np 3 -map-by node bash -c 'echo $OMPI_COMM_WORLD_RANK $(hostname) ${NCCL_DEBUG-none}'"
-    job = submit(cluster, "own-mpirun", mode="openmpi", nodes=3, command=command, env=FEW_CPUS)
+    command = "mpirun -np 3 --map-by node bash -c 'echo $OMPI_COMM_WORLD_RANK $(hostname) ${NCCL_DEBUG-none}'"
+    job = submit(cluster, "own-mpirun", mode="openmpi", nodes=3, command=command, env=OPEN_MPI)
     script = script_of(cluster, job)
     assert job.end() == "COMPLETED", job.log
     assert script[-1].strip() == f"-- {command}"
@@ -125,14 +131,24 @@ def test_openmpi_leaves_a_command_with_mpirun_alone(cluster: Sandbox) -> None:
     assert sorted(set(job.log.splitlines()) - set(ours)) == ["0 n1 none", "1 n2 none", "2 n3 none"]
 
 
+def test_openmpi_finds_our_hostfile_without_slurms_help(cluster: Sandbox) -> None:
+    """An mpirun that knows of no Slurm job has the slots of our hostfile, more than this machine may have cores."""
+    command = "env -u SLURM_JOBID -u SLURM_JOB_ID mpirun --bind-to none -np 4 hostname"
+    job = submit(cluster, "no-slurm", mode="openmpi", nodes=1, command=command, env=OPEN_MPI)
+    assert job.end() == "COMPLETED", job.log
+    assert [line for line in job.log.splitlines() if not line.startswith("[slurm_plugin]")] == ["n1"] * 4
+
+
 def test_openmpi_gives_the_code_of_the_rank_that_failed(cluster: Sandbox) -> None:
     """One rank exits 5 while the others run: the job ends FAILED with 5."""
     command = "bash -c '[ $OMPI_COMM_WORLD_RANK = 3 ] && exit 5; sleep 300'"
-    job = submit(cluster, "mpi-five", mode="openmpi", accelerators={"gpu": 2}, command=command, env=FEW_CPUS)
+    job = submit(cluster, "mpi-five", mode="openmpi", accelerators={"gpu": 2}, command=command, env=OPEN_MPI)
     assert (job.end(), job.exit_code) == ("FAILED", "5:0")
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed in this environment")
+@pytest.mark.skipif(
+    not OTHER_ROOT and find_spec("torch") is None, reason="PyTorch is not installed in this environment"
+)
 @pytest.mark.parametrize("launch", ["node", "task"])
 def test_pytorch_trains_with_ddp(cluster: Sandbox, launch: str) -> None:
     """Real DDP over gloo on 2 hosts x 2 ranks: through our torch.distributed.run, and as one srun task a rank."""
@@ -143,7 +159,7 @@ def test_pytorch_trains_with_ddp(cluster: Sandbox, launch: str) -> None:
         accelerators={"gpu": 2},
         launch=launch,
         command=f"{PYTHON} {train}",
-        env={"OMP_NUM_THREADS": "1"},
+        env={"OMP_NUM_THREADS": "1", **LIBUV},
     )
     assert job.end() == "COMPLETED", job.log
     assert ("-m torch.distributed.run" in "\n".join(script_of(cluster, job))) is (launch == "node")
@@ -251,7 +267,7 @@ def test_a_command_that_is_not_there_is_named(cluster: Sandbox, mode: str) -> No
 
 def test_a_program_is_told_its_attempt_and_its_checkpoint(cluster: Sandbox) -> None:
     """The first attempt is 0 and no restart; the checkpoint directory is absolute whatever the spec says."""
-    command = "bash -c 'env | grep ^SLURM_PLUGIN_ | grep -v _LAUNCH= | sort'"
+    command = "bash -c 'env | grep ^SLURM_PLUGIN_ | grep -v -e _LAUNCH= -e _BACKEND= | sort'"
     job = submit(cluster, "told", nodes=1, command=command, checkpoint="deep/checkpoints")
     assert job.end() == "COMPLETED"
     assert [line for line in job.log.splitlines() if line.startswith("SLURM_PLUGIN_")] == [
@@ -260,3 +276,16 @@ def test_a_program_is_told_its_attempt_and_its_checkpoint(cluster: Sandbox) -> N
         "SLURM_PLUGIN_REASON=",
         "SLURM_PLUGIN_RESTART=0",
     ]
+
+
+def test_the_supervisor_asks_as_it_is_told(cluster: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SLURM_PLUGIN_BACKEND travels with the job: pyslurm where a node has it; else the log says why not."""
+    monkeypatch.setenv("SLURM_PLUGIN_BACKEND", "pyslurm")
+    job = submit(cluster, "backend", nodes=1, command="bash -c 'echo runs; until [ -e done ]; do sleep 0.1; done'")
+    job.until(lambda: "runs" in job.log, "the program")
+    found = cluster.run(["pgrep", "-u", "alice", "-f", "pyslurm_process.py"], user="root", node="n1", check=False)
+    (job.directory / "done").touch()
+    assert job.end() == "COMPLETED", job.log
+    said = "[slurm_plugin] pyslurm cannot be imported (No module named 'pyslurm'); Slurm's commands are used instead"
+    assert (said in job.log, found.stdout != "") == ((False, True) if WITH_PYSLURM else (True, False))
+    assert WITH_PYSLURM is ("commands are used" not in job.log)

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from tests.cluster import controller
 from tests.cluster.jobs import reasons, submit, workdir
 
 pytestmark = pytest.mark.cluster
@@ -241,3 +242,26 @@ def test_a_dead_node_costs_the_job_one_restart(cluster: Sandbox) -> None:
     assert job.end() == "COMPLETED"
     assert "n1" not in job.nodes
     assert job.grant.requeues == 1
+
+
+def test_a_controller_that_restarts_meanwhile_costs_no_restart(cluster: Sandbox) -> None:
+    """slurmctld is away while a node breaks and the program fails: the supervisor waits, and the job runs elsewhere."""
+    job = submit(cluster, "away", command=USE_GPU, retries=1)
+    job.until(lambda: job.log.count("runs 0") == 2, "the program")
+    with controller.away(cluster):
+        cluster.break_node("n2", "gpu-missing")
+        time.sleep(15)  # srun itself waits for slurmctld, in vain for about 10 s
+    (job.directory / "done.1").touch()
+    assert job.end() == "COMPLETED", job.log
+    assert (job.show("x"), job.grant.requeues, job.grant.excluded) == (["n2"], 1, ("n2",))
+
+
+def test_a_programs_own_failure_does_not_wait_for_the_controller(cluster: Sandbox) -> None:
+    """On healthy nodes the supervisor has nothing to ask: it records the end and leaves, slurmctld or not."""
+    job = submit(cluster, "own-failure", command="bash -c 'echo runs; until [ -e fail ]; do sleep 0.1; done; exit 5'")
+    job.until(lambda: job.log.count("runs") == 2, "the program")
+    with controller.away(cluster):
+        (job.directory / "fail").touch()
+        job.until(lambda: "error,exiting: attempt 0: the program failed with exit code 5" in job.log, "the end")
+        assert [attempt["action"] for attempt in job.attempts] == ["fail"]
+    assert (job.end(), job.exit_code) == ("FAILED", "5:0")

@@ -15,6 +15,7 @@ from slurm_plugin.after_run import (
     Ended,
     Start,
     Step,
+    Unhold,
     Wait,
     faults,
     is_uncounted,
@@ -22,6 +23,7 @@ from slurm_plugin.after_run import (
 )
 from slurm_plugin.grant import Grant, written
 from slurm_plugin.slurm import ENDED, Job, Node
+from slurm_plugin.slurm.releases import HELD_BY_LIMIT
 from tests import fakes
 
 ENDED_RUN = Ended(7, 1, ("n1", "n2"))
@@ -47,6 +49,57 @@ TABLE: dict[str, tuple[Job | None, dict[str, Node], float, Step]] = {
     "gone": (None, NODES, 0, Drop("the job has ended")),
     **{f"ended: {each}": (given_job(each), NODES, 0, Drop("the job has ended")) for each in sorted(ENDED)},
     "completing": (given_job("COMPLETING"), NODES, 9, Wait()),
+    "requeued by Slurm itself, at once": (given_job("EXPEDITING"), NODES, 9, Count(COUNTED, ("n8", "n2"))),
+    "requeued by Slurm itself, at once; counted": (
+        given_job("EXPEDITING", grant=COUNTED),
+        NODES,
+        9,
+        Drop("it runs again"),
+    ),
+    "held by the site for its exit code": (
+        given_job("SPECIAL_EXIT", reason="job requeued in special exit state", grant=USED_UP),
+        NODES,
+        9,
+        Drop("somebody holds it"),
+    ),
+    "held by a site without nohold": (
+        given_job("REQUEUE_HOLD", reason="launch failed requeued held"),
+        NODES,
+        9,
+        Drop("somebody holds it"),
+    ),
+    "held by Slurm's limit, not counted": (
+        given_job("REQUEUE_HOLD", reason=HELD_BY_LIMIT),
+        NODES,
+        9,
+        Count(COUNTED, ("n8", "n2")),
+    ),
+    "held by Slurm's limit, counted": (
+        given_job("REQUEUE_HOLD", reason=HELD_BY_LIMIT, grant=COUNTED),
+        NODES,
+        9,
+        Unhold(),
+    ),
+    "held by Slurm's limit, no restart left": (
+        given_job("REQUEUE_HOLD", reason=HELD_BY_LIMIT, grant=USED_UP),
+        NODES,
+        9,
+        Cancel(replace(USED_UP, last="no restart left after n2: gpu-check: 3 of 4 GPUs")),
+    ),
+    "held by Slurm's limit, not by our doing": (given_job("REQUEUE_HOLD", reason=HELD_BY_LIMIT), FINE, 9, NOT_OURS),
+    "requeued and held by somebody": (
+        given_job("REQUEUE_HOLD", reason="job requeued in held state", grant=COUNTED),
+        NODES,
+        9,
+        Drop("somebody holds it"),
+    ),
+    "a reason left behind by a resume": (
+        given_job(),
+        {"n1": FINE["n1"], "n2": fakes.node("n2", "IDLE", reason=BAD)},
+        9,
+        NOT_OURS,
+    ),
+    "in a state that is not known": (given_job("UNKNOWN"), NODES, 9, Wait()),
     "completing, without a grant": (given_job("COMPLETING", grant=None), NODES, 9, Wait()),
     "running again, not counted": (given_job("RUNNING"), NODES, 0, Count(COUNTED, ("n8", "n2"))),
     "running again, counted": (given_job("RUNNING", grant=COUNTED), NODES, 0, Drop("it runs again")),
@@ -137,7 +190,7 @@ FAULTS = {
     ),
     "a node that went down": ({"n1": fakes.node("n1", "DOWN", "NOT_RESPONDING")}, "", {"n1": "the node went down"}),
     "an unreadable node": ({"n1": fakes.node("n1", "UNKNOWN")}, "", None),
-    "a node that was not in the run": ({"n9": replace(NODES["n2"], name="n9")}, "", None),
+    "a node that was not in the run": ({"n9": NODES["n2"]._replace(name="n9")}, "", None),
     "the mark of this run": (FINE, "[sp1;retries=3;run=0;x=1]", {"n2": "failed this job's own check"}),
     "the mark of another run": (FINE, "[sp1;retries=3;run=1;x=1]", None),
     "the mark of this run, forged far beyond its nodes": (FINE, "[sp1;retries=3;run=0;x=2,999999]", {}),
@@ -184,11 +237,11 @@ def test_failures_without_end(granted: int, requeues: list[str]) -> None:
     job = given_job(grant=Grant(granted), restarts=0)
     counted = 0
     for number, kind in enumerate([*requeues, *["ours"] * (granted + 1)]):
-        job = replace(job, state="RUNNING" if kind == "ours, runs again unseen" else "PENDING", restarts=number + 1)
+        job = job._replace(state="RUNNING" if kind == "ours, runs again unseen" else "PENDING", restarts=number + 1)
         bad = f"n{number}"
         ended = Ended(7, job.restarts, (bad,))
-        reason = "" if kind == "not ours" else BAD
-        found = step(ended, job, {bad: fakes.node(bad, reason=reason)}, [], 0)
+        node = fakes.node(bad) if kind == "not ours" else fakes.node(bad, "IDLE", "DRAIN", reason=BAD)
+        found = step(ended, job, {bad: node}, [], 0)
         if kind == "not ours":
             assert found == NOT_OURS
         elif isinstance(found, Cancel):
@@ -199,8 +252,8 @@ def test_failures_without_end(granted: int, requeues: list[str]) -> None:
             counted += 1
             assert counted <= granted
             assert found.grant.requeues == counted
-            job = replace(job, admin_comment=written(job.admin_comment, found.grant))
+            job = job._replace(admin_comment=written(job.admin_comment, found.grant))
             for _ in range(3):  # looking again counts nothing twice
-                again = step(ended, job, {bad: fakes.node(bad, reason=reason)}, [], 0)
+                again = step(ended, job, {bad: node}, [], 0)
                 assert again == (Wait() if job.state == "PENDING" else Drop("it runs again"))
     pytest.fail(f"{counted} restarts of {granted} granted, and no end")

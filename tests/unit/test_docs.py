@@ -23,6 +23,7 @@ from slurm_plugin.hooks import HOOKS, NODE_IS_BAD
 from slurm_plugin.job import hosts
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.slurm.releases import RELEASES, Release
 from slurm_plugin.spec import Spec
 
 ROOT = Path(__file__).parents[2]
@@ -236,6 +237,27 @@ def test_settle_times() -> None:
     text = page("contract.md")
     assert f"`SETTLE_S`, {after_run.SETTLE_S} s" in text
     assert f"`SETTLE_AFTER_DEATH_S`, {after_run.SETTLE_AFTER_DEATH_S} s" in text
+
+
+def test_releases() -> None:
+    """The table of docs/slurm.md is that of the records, a column for each."""
+
+    def cells(release: Release) -> list[str]:
+        yes = ("no", "yes")
+        return [
+            ", ".join(f"`{name}`" for name in release.prolog_node_lists),
+            "`1792`" if release.squeue_prints_wait_status else "`7:0`",
+            yes[release.resume_clears_reason],
+            yes[release.defer_batch_implies_alloc],
+            str(release.launch_failure_limit or "no limit"),
+            yes[release.lua_error_refuses_job],
+            yes[release.reconfigure_starts_epilog_slurmctld],
+            yes[release.expedited_requeue],
+        ]
+
+    text = page("slurm.md")
+    assert "| what | 22.05 | 24.11 | 26.05 |" in text
+    assert [list(column) for column in zip(*rows(text, "what"), strict=True)][1:] == [*map(cells, RELEASES)]
 
 
 def test_nothing_of_a_private_place() -> None:

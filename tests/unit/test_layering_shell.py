@@ -100,9 +100,14 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def test_who_starts_processes() -> None:
-    """One module for Slurm's commands, one for the job's own; the sandbox is a world of its own."""
+    """One module for Slurm's commands, one for pyslurm's, one for the job's own; the sandbox is a world of its own."""
     found = {name for name, tree in sources() if imports(tree) & STARTERS and not name.startswith("sandbox/")}
-    assert found == {"slurm/process.py", "job/launch.py"}
+    assert found == {"slurm/process.py", "slurm/bridge.py", "job/launch.py"}
+
+
+def test_who_imports_pyslurm() -> None:
+    """Only the process that is made for it: it may end or stop whoever imports it."""
+    assert {name for name, tree in sources() if "pyslurm" in imports(tree)} == {"slurm/pyslurm_process.py"}
 
 
 def test_who_calls_os_to_start_something() -> None:

@@ -26,7 +26,7 @@ def argv(mode: str, command: str, shape: Shape = SHAPE) -> str:
 def test_mpirun_is_put_before_a_command_without_it() -> None:
     """Row C1's prefix, with one process a slot."""
     assert argv("openmpi", "python train.py") == (
-        "mpirun -np 32 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1"
+        "mpirun -np 32 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1"
         " -mca btl '^openib' python train.py"
     )
 

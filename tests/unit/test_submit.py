@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,19 +71,19 @@ def test_a_script_calls_the_deployed_command_where_there_is_one(
 
 def test_a_job_is_followed_to_its_end() -> None:
     """Every change is told once."""
-    running = replace(JOB, state="RUNNING", reason="", nodes="n[1-2]")
-    lines, _ = told(JOB, JOB, running, running, replace(running, state="COMPLETED", exit_code=0))
+    running = JOB._replace(state="RUNNING", reason="", nodes="n[1-2]")
+    lines, _ = told(JOB, JOB, running, running, running._replace(state="COMPLETED", exit_code=0))
     assert lines == ["PENDING (Priority)", "RUNNING on n[1-2]", "COMPLETED"]
 
 
 def test_a_restart_is_told_with_its_reason_and_the_nodes_left_out() -> None:
     """From the grant that SlurmUser wrote; a failed state between two runs is no end."""
-    running = replace(JOB, state="RUNNING", reason="", nodes="n[1-2]")
+    running = JOB._replace(state="RUNNING", reason="", nodes="n[1-2]")
     grant = Grant(granted=3, requeues=1, excluded=("n2",), last="n2: disk-size shm: 0.2 GB of 1 GB")
-    waiting = replace(JOB, reason="BeginTime", excluded="n2", restarts=1, admin_comment=written("", grant))
-    again = replace(waiting, state="RUNNING", reason="", nodes="n[1,3]")
-    failed = replace(running, state="FAILED", exit_code=1)
-    lines, _ = told(running, failed, waiting, again, replace(again, state="COMPLETED"))
+    waiting = JOB._replace(reason="BeginTime", excluded="n2", restarts=1, admin_comment=written("", grant))
+    again = waiting._replace(state="RUNNING", reason="", nodes="n[1,3]")
+    failed = running._replace(state="FAILED", exit_code=1)
+    lines, _ = told(running, failed, waiting, again, again._replace(state="COMPLETED"))
     assert lines == [
         "RUNNING on n[1-2]",
         "restart 1: n2: disk-size shm: 0.2 GB of 1 GB",
@@ -96,9 +95,9 @@ def test_a_restart_is_told_with_its_reason_and_the_nodes_left_out() -> None:
 
 
 ENDS: dict[str, Callable[[], Job]] = {
-    "FAILED with exit code 3": lambda: replace(JOB, state="FAILED", exit_code=3),
-    "FAILED by signal 9": lambda: replace(JOB, state="FAILED", exit_signal=9),
-    "TIMEOUT": lambda: replace(JOB, state="TIMEOUT", exit_code=0),
+    "FAILED with exit code 3": lambda: JOB._replace(state="FAILED", exit_code=3),
+    "FAILED by signal 9": lambda: JOB._replace(state="FAILED", exit_signal=9),
+    "TIMEOUT": lambda: JOB._replace(state="TIMEOUT", exit_code=0),
 }
 
 
@@ -111,7 +110,7 @@ def test_an_end_that_is_no_success_is_looked_at_twice(line: str) -> None:
 
 def test_questions_become_rare_while_nothing_changes() -> None:
     """From one a second to one in 15 s: a controller serves everybody."""
-    _, clock = told(*[JOB] * 60, replace(JOB, state="COMPLETED"))
+    _, clock = told(*[JOB] * 60, JOB._replace(state="COMPLETED"))
     assert clock.pauses[:10] == [1.0] * 10
     assert max(clock.pauses) == clock.pauses[-1] == 15.0
 
@@ -119,7 +118,7 @@ def test_questions_become_rare_while_nothing_changes() -> None:
 def test_a_controller_that_is_away_for_a_while_is_asked_again() -> None:
     """One line says so; the job goes on without being watched."""
     silent = SlurmError("could not read the jobs: squeue gave no answer in 30 s\n  is slurmctld up? try: scontrol ping")
-    lines, _ = told(JOB, silent, silent, replace(JOB, state="COMPLETED"))
+    lines, _ = told(JOB, silent, silent, JOB._replace(state="COMPLETED"))
     assert lines == [
         "PENDING (Priority)",
         "Slurm does not answer, asking again: could not read the jobs: squeue gave no answer in 30 s",
@@ -136,7 +135,7 @@ def test_following_ends_where_nothing_can_be_learned(error: SlurmError) -> None:
 
 def test_texts_of_others_cannot_steer_a_terminal() -> None:
     """Escape sequences in a reason are shown as question marks."""
-    assert changes(None, replace(JOB, reason="\x1b[2Jx\n")) == ("PENDING (?[2Jx?)",)
+    assert changes(None, JOB._replace(reason="\x1b[2Jx\n")) == ("PENDING (?[2Jx?)",)
 
 
 def test_a_look_without_news_says_nothing() -> None:

@@ -2,7 +2,6 @@
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     """A door whose job has ended COMPLETED."""
     fake = FakeSlurm(DONE)
-    monkeypatch.setattr(jobs, "connect", lambda: fake)
+    monkeypatch.setattr(jobs, "connect", lambda **_: fake)
     return fake
 
 
@@ -63,7 +62,7 @@ def test_wait_tells_the_end_by_its_exit_code(
     state: str, code: int, job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Progress goes to stderr, JSON to stdout; away from a terminal no escape sequence is written."""
-    slurm.answers = [replace(DONE, state=state)]
+    slurm.answers = [DONE._replace(state=state)]
     assert main(["submit", "--wait", "--json", str(job_file)]) == code
     out, err = capsys.readouterr()
     assert [json.loads(line) for line in out.splitlines()] == [
@@ -101,6 +100,6 @@ def test_a_terminal_gets_a_status_line_and_the_changes() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, no_color=True, width=80)
     with display(console, 17) as shown:
-        shown.show(Look(replace(DONE, state="RUNNING", restarts=1), ("RUNNING on n1",)))
+        shown.show(Look(DONE._replace(state="RUNNING", restarts=1), ("RUNNING on n1",)))
     assert "job 17: RUNNING on n1\n" in out.getvalue()
     assert "RUNNING, restart 1" in out.getvalue()

@@ -6,9 +6,12 @@ import pytest
 
 from slurm_plugin.doctor import judge_slurm, measure
 from slurm_plugin.doctor.finding import Finding
-from slurm_plugin.slurm.commands import _settings
+from slurm_plugin.slurm.records import settings
 
-CAPTURED = {path.stem.removeprefix("show-config-"): path for path in (Path(__file__).parents[2] / "captured").iterdir()}
+CAPTURED = {
+    path.stem.removeprefix("show-config-"): path
+    for path in (Path(__file__).parents[2] / "captured").glob("show-config-*.txt")
+}
 ROOT = "/etc/slurm/slurm_plugin"
 LINES = measure.lines(ROOT)
 HOOK = f"{ROOT}/hooks/prolog"
@@ -17,7 +20,7 @@ HOOK = f"{ROOT}/hooks/prolog"
 @pytest.fixture(params=CAPTURED)
 def config(request: pytest.FixtureRequest) -> dict[str, str]:
     """The settings of one release, set up as docs/install.md says."""
-    return _settings(CAPTURED[request.param].read_text(encoding="utf-8"))
+    return settings(CAPTURED[request.param].read_text(encoding="utf-8"))
 
 
 def judged(config: dict[str, str]) -> dict[str, Finding]:
@@ -97,20 +100,26 @@ def test_version(text: str, verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("conf_time", "boot", "verdict"),
+    ("version", "conf_time", "boot", "verdict"),
     [
-        (100, 100, "ok"),
-        (99, 100, "ok"),
-        (101, 100, "cannot tell"),
-        (None, 100, "cannot tell"),
-        (99, None, "cannot tell"),
+        ("22.05.8", 100, 100, "ok"),
+        ("22.05.8", 99, 100, "ok"),
+        ("22.05.8", 101, 100, "cannot tell"),
+        ("", 101, 100, "cannot tell"),
+        ("22.05.8", None, 100, "cannot tell"),
+        ("22.05.8", 99, None, "cannot tell"),
+        ("24.11.5", 101, 100, "ok"),
+        ("26.05.5", None, 100, "ok"),
     ],
 )
-def test_epilog_slurmctld_that_may_wait_for_a_restart(conf_time: int | None, boot: int | None, verdict: str) -> None:
-    """A slurm.conf that is newer than slurmctld's start may hold a line that is shown and never run."""
-    found = judge_slurm.activated(Finding("EpilogSlurmctld", "ok", ""), {}, conf_time=conf_time, boot=boot)
+def test_epilog_slurmctld_that_may_wait_for_a_restart(
+    version: str, conf_time: int | None, boot: int | None, verdict: str
+) -> None:
+    """A slurm.conf that is newer than slurmctld's start may hold a line that 22.05 shows and never runs."""
+    set_ = Finding("EpilogSlurmctld", "ok", "")
+    found = judge_slurm.activated(set_, {"SLURM_VERSION": version}, conf_time=conf_time, boot=boot)
     assert found.verdict == verdict
-    assert conf_time != 101 or "systemctl restart slurmctld" in found.remedy
+    assert (verdict, conf_time) != ("cannot tell", 101) or "systemctl restart slurmctld" in found.remedy
 
 
 def test_epilog_slurmctld_that_is_not_set_stays_wrong() -> None:
@@ -123,3 +132,11 @@ def test_slurmctld() -> None:
     """It answers, or there is a command to look why not."""
     assert judge_slurm.slurmctld(up=True).verdict == "ok"
     assert judge_slurm.slurmctld(up=False).remedy
+
+
+def test_back_end() -> None:
+    """Its name where it is the one that was asked for; else why not, and two ways out."""
+    assert judge_slurm.backend("pyslurm 25.11.2", ()) == Finding("back end", "ok", "pyslurm 25.11.2")
+    found = judge_slurm.backend("Slurm's commands", ["pyslurm cannot be imported (no module)"])
+    assert (found.verdict, found.message) == ("wrong", "pyslurm cannot be imported (no module)")
+    assert "SLURM_PLUGIN_BACKEND=cli" in found.remedy

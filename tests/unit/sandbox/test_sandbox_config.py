@@ -95,7 +95,7 @@ def test_a_version_that_is_none_is_refused() -> None:
 def test_only_thresholds_that_this_machine_misses_are_lowered() -> None:
     """A limit above the default keeps the default, unlimited too; one at or below becomes half of what there is."""
     soft = {"max_locked_memory_kb": 8192, "open_files": 1000000, "stack_size_kb": 8192, "max_user_processes": -1}
-    assert yaml.safe_load(config.site_yaml(4, soft)) == {
+    assert yaml.safe_load(config.site_yaml(4, soft, "/usr/bin/python3")) == {
         "prechecks": {
             "gpu-check": {"device": "/dev/fakegpu%d", "count": 4},
             "ulimit": {"max_locked_memory_kb": 4096, "open_files": 500000},
@@ -106,7 +106,8 @@ def test_only_thresholds_that_this_machine_misses_are_lowered() -> None:
 def test_a_machine_that_meets_all_gets_the_defaults() -> None:
     """No ulimit section at all."""
     soft = dict.fromkeys(("max_locked_memory_kb", "open_files", "stack_size_kb", "max_user_processes"), -1)
-    assert "ulimit" not in yaml.safe_load(config.site_yaml(4, soft))["prechecks"]
+    assert yaml.safe_load(config.site_yaml(4, soft, "/opt/pyslurm/bin/python3"))["python"] == "/opt/pyslurm/bin/python3"
+    assert "ulimit" not in yaml.safe_load(config.site_yaml(4, soft, "/usr/bin/python3"))["prechecks"]
 
 
 def test_hosts() -> None:

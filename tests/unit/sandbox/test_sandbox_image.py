@@ -58,11 +58,17 @@ def test_our_program_is_bound_where_every_user_reaches_it() -> None:
     assert all(target.startswith(("/sandbox/venv", "/sandbox/src/")) or Path(target).is_dir() for target in binds)
 
 
-def test_the_wrapper_runs_an_interpreter_that_fits_the_root() -> None:
-    """Ours on this machine's own root, the root's own on another release's."""
+def test_the_wrapper_runs_an_interpreter_that_fits_the_root(tmp_path: Path) -> None:
+    """Ours on this machine's own root; the root's own on another release's, that of pyslurm where it has one."""
     line = 'PYTHONPATH=/sandbox/src${PYTHONPATH:+:$PYTHONPATH} exec %s -m slurm_plugin "$@"\n'
     assert image.program_wrapper(Path("/")) == "#!/bin/sh\n" + line % "/sandbox/venv/bin/python3"
-    assert image.program_wrapper(Path("/roots/trixie")) == "#!/bin/sh\n" + line % "/usr/bin/python3"
+    assert image.program_wrapper(tmp_path) == "#!/bin/sh\n" + line % "/usr/bin/python3"
+    assert image.python(tmp_path) == "/usr/bin/python3"
+    (tmp_path / "opt/pyslurm/bin").mkdir(parents=True)
+    (tmp_path / "opt/pyslurm/bin/python3").symlink_to("/usr/bin/python3.of-the-root")
+    assert image.program_wrapper(tmp_path) == "#!/bin/sh\n" + line % "/opt/pyslurm/bin/python3"
+    assert image.python(tmp_path) == "/opt/pyslurm/bin/python3"
+    assert image.python(Path("/")) == "/usr/bin/python3"
 
 
 def test_what_is_missing_is_named_with_the_command_that_gets_it(

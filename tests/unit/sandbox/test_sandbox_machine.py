@@ -18,7 +18,9 @@ def test_a_spec_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_the_environment_holds_nothing_of_the_caller_s_but_term() -> None:
-    """A variable of the shell that `sandbox run` was typed in does not reach the machine."""
+    """A variable of the shell that `sandbox run` was typed in does not reach the machine, but our back end's name."""
+    chosen = {"SLURM_PLUGIN_BACKEND": "cli"}
+    assert machine.environment("alice", chosen) == machine.environment("alice", {}) | chosen
     found = machine.environment("alice", {"TERM": "vt100", "SECRET": "x", "SLURM_JOB_ID": "7", "PATH": "/nowhere"})
     assert found == {
         "HOME": "/home/alice",

@@ -1,6 +1,7 @@
 """Root directories for `sandbox up --root`: which mirror, which directory, and when one is whole; no tool runs here."""
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from slurm_plugin.cli import main
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.sandbox import aptsources, roots, rootsteps
 from slurm_plugin.sandbox.aptsources import Source
-from slurm_plugin.sandbox.roots import Built
+from slurm_plugin.sandbox.roots import Built, Wanted
 
 DEB822 = """\
 # Debian's own
@@ -136,13 +137,13 @@ def test_a_half_built_root_is_ours_and_built_anew(tmp_path: Path) -> None:
     roots.start(directory)
     assert [path.name for path in directory.iterdir()] == [roots.MARK]
     assert (outside / "file").exists()
-    roots.finish(directory, Built("forky", "26.05.5"))
+    roots.write(directory, Built("forky", "26.05.5"))
     assert roots.read(directory) == Built("forky", "26.05.5")
 
 
 def test_a_finished_root_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same suite: exit 0, by anybody. Another suite: wrong usage."""
-    roots.finish(tmp_path, Built("forky", "26.05.5"))
+    (tmp_path / roots.MARK).write_text("forky 26.05.5\n", encoding="utf-8")
     assert main(["sandbox", "root", "forky", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"already built: forky with Slurm 26.05.5 in {tmp_path}\n"
     assert main(["sandbox", "root", "trixie", str(tmp_path)]) == 2
@@ -165,8 +166,8 @@ def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path, monk
     """Not a traceback: here a parent that is a file."""
     monkeypatch.setattr(roots, "require", lambda: None)
     (tmp_path / "file").touch()
-    with pytest.raises(SlurmPluginError, match="begins anew"):
-        roots.make("forky", tmp_path / "file/root", "http://mirror.example/debian", print)
+    with pytest.raises(SlurmPluginError, match="again"):
+        roots.make(Wanted("forky", tmp_path / "file/root"), "http://mirror.example/debian", print)
 
 
 def test_one_build_at_a_time(tmp_path: Path) -> None:
@@ -178,6 +179,84 @@ def test_one_build_at_a_time(tmp_path: Path) -> None:
         assert roots.log_path(directory).stat().st_mode & 0o777 == 0o600
         with pytest.raises(SlurmPluginError, match="another command builds"), roots.locked_log(directory):
             pass
+
+
+@dataclass
+class FakeApt:
+    """What apt-get is asked for in a root, and the beginning of the command that fails."""
+
+    directory: Path
+    failing: str = "none"
+    calls: list[str] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)  # at each call
+
+    def __call__(self, root: rootsteps.Root, *words: str) -> None:
+        self.calls.append(" ".join(words))
+        self.marks.append((root.directory / roots.MARK).read_text().strip())
+        if self.calls[-1].startswith(self.failing):
+            raise SlurmPluginError("apt-get: exit 100")
+
+    def mend(self, root: rootsteps.Root) -> None:
+        self(root, "mend")
+
+
+@pytest.fixture
+def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeApt:
+    """A finished root with two packages, `a1` and `b2`, in which nothing is really installed."""
+    fake = FakeApt(tmp_path / "root")
+    fake.directory.mkdir()
+    roots.write(fake.directory, Built("trixie", "24.11.5", ("a1", "b2")))
+    monkeypatch.setattr(rootsteps, "apt", fake)
+    monkeypatch.setattr(rootsteps, "mend", fake.mend)
+    monkeypatch.setattr(roots, "require", lambda: None)
+    return fake
+
+
+def test_a_finished_root_gets_the_packages_that_it_lacks(apt_get: FakeApt, capsys: pytest.CaptureFixture[str]) -> None:
+    """In place, those alone; before apt changes anything the mark says which, and at the end that they are there."""
+    command = ["sandbox", "root", "trixie", str(apt_get.directory)]
+    assert main([*command, "--package", "d4", "--package", "a1", "--package", "c3"]) == 0
+    assert apt_get.calls == ["update", "--simulate install c3 d4", "install c3 d4", "clean"]
+    assert apt_get.marks == ["trixie 24.11.5 a1 b2"] * 2 + ["trixie 24.11.5 a1 b2 +c3 +d4"] * 2
+    assert (apt_get.directory / roots.MARK).read_text() == "trixie 24.11.5 a1 b2 c3 d4\n"
+    capsys.readouterr()
+    assert main([*command, "--package", "d4"]) == 0
+    where = apt_get.directory
+    assert capsys.readouterr().out == f"already built: trixie with Slurm 24.11.5, a1, b2, c3, d4 in {where}\n"
+    assert len(apt_get.calls) == 4
+
+
+def test_an_installation_that_was_interrupted_is_finished_by_the_next_command(apt_get: FakeApt) -> None:
+    """Also by one that asks for nothing, or for another package: what apt left is brought to its end first."""
+    apt_get.failing = "install c3"
+    with pytest.raises(SlurmPluginError, match="exit 100"):
+        roots.make(Wanted("trixie", apt_get.directory, ("c3",)), None, print)
+    assert roots.read(apt_get.directory) == Built("trixie", "24.11.5", ("a1", "b2"), begun=("c3",))
+    apt_get.failing = "none"
+    apt_get.calls.clear()
+    assert roots.make(Wanted("trixie", apt_get.directory), None, print)
+    assert apt_get.calls == ["update", "mend", "--simulate install c3", "install c3", "clean"]
+    assert roots.read(apt_get.directory) == Built("trixie", "24.11.5", ("a1", "b2", "c3"))
+
+
+def test_a_package_that_apt_does_not_know_leaves_the_root_whole(apt_get: FakeApt) -> None:
+    """The mark is that of before: the next command does not ask for it."""
+    apt_get.failing = "--simulate"
+    with pytest.raises(SlurmPluginError, match="exit 100"):
+        roots.make(Wanted("trixie", apt_get.directory, ("c3",)), None, print)
+    assert not roots.make(Wanted("trixie", apt_get.directory, ("a1",)), None, print)
+
+
+@pytest.mark.parametrize("name", ["a", "", "-y", "+a", "A1", "gcc-", "a b", "a/b", "a=1", "a*", "a\n", "ä1", "a_b"])
+def test_names_that_are_no_packages_are_refused(tmp_path: Path, name: str) -> None:
+    """Options, versions, releases and patterns of apt are no names; nor is what apt would remove."""
+    assert main(["sandbox", "root", "forky", str(tmp_path / "new"), f"--package={name}"]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_packages_are_accepted() -> None:
+    """By Debian's rule."""
+    roots.check_packages(("g++", "libstdc++6", "0ad", "python3-torch", "libc6.1"))
 
 
 def test_headers_that_claim_another_release() -> None:

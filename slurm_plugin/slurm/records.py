@@ -1,0 +1,164 @@
+"""What Slurm's commands print, read: pure, and the same for every release.
+
+Users choose job names and comments, and Slurm prints them unescaped: a newline in one forges a row. Every such field
+is therefore followed by a nonce chosen for the call, and an answer counts only where all fields of all records are
+there.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node, SlurmError
+
+# Fields of squeue, the ones that Slurm and its administrators write, and the ones that hold users' words. The width 0
+# means the whole text, on every release.
+PLAIN: Final = (
+    "JobID", "UserName", "Partition", "State", "NodeList", "RestartCnt", "exit_code", "SubmitTime", "StartTime",
+    "EndTime", "ExcNodes",
+)  # fmt: skip
+FREE: Final = ("Reason", "Name", "Comment", "admin_comment")
+# What squeue prints as State (slurm.h, enum job_states and its flags).
+JOB_STATES: Final = ENDED | {
+    "COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "PENDING", "POWER_UP_NODE", "RECONFIG_FAIL",
+    "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "REVOKED", "RUNNING", "SIGNALING",
+    "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB",
+}  # fmt: skip
+# Base states of nodes (slurm.h, enum node_states). Flags are not listed: one that we do not know changes nothing.
+NODE_STATES: Final = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED"})
+NULL: Final = "(null)"
+NOTHING: Final = dict.fromkeys((NULL, "N/A", "n/a", "None", "Unknown", "NONE"), "")  # squeue's words for it
+# ` Reason=words [author@time]`, where Slurm knows when it was given. The author ends the first line of the words, eight
+# spaces stand before each further one; behind them a node may have a comment, a reservation and more (node_info.c).
+_REASON = re.compile(r" Reason=(.*?) \[([^\[\] ]*)@([0-9T:-]+)\](?=\s*$| {8}| \w+=)", re.DOTALL)
+_BARE_REASON = re.compile(r" Reason=(.*?)(?: (?:Comment|Extra|ReservationName)=.*)?\s*$", re.DOTALL)
+_STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
+_WAIT_STATUS_BITS = 8
+
+
+def form(nonce: str) -> str:
+    """SQUEUE_FORMAT2 for `jobs`."""
+    return "|,".join(f"{field}:0" for field in PLAIN) + nonce + "".join(f",{field}:0{nonce}" for field in FREE)
+
+
+def rows(text: str, nonce: str, fields: int) -> list[tuple[str, ...]]:
+    """squeue's records, each of `fields` texts that end with the nonce, the first with the end of the line before it.
+
+    Raises SlurmError where the last one is not whole.
+    """
+    parts = text.split(nonce)
+    if parts.pop().strip("\n") or len(parts) % fields:
+        raise SlurmError("squeue's answer ends in the middle of a job\n  ask again; it may have been killed")
+    return list(zip(*[iter(parts)] * fields, strict=True))
+
+
+def jobs(text: str, nonce: str, lists: Mapping[str, str] | None = None) -> dict[int, Job]:
+    """The jobs in squeue's answer. `lists`: their ExcNodes where they come from elsewhere; jobs not in it are left out.
+
+    Raises SlurmError for what is no record.
+    """
+    found = {}
+    for fixed, *free in rows(text, nonce, 1 + len(FREE)):
+        plain = fixed.lstrip("\n").split("|")
+        if len(plain) != len(PLAIN) or not plain[0].isdigit() or not plain[5].isdigit():
+            raise SlurmError(f"squeue answered {fixed!r} in place of a job\n  see what runs with: squeue --me")
+        if lists is not None:
+            if plain[0] not in lists:
+                continue
+            plain[-1] = lists[plain[0]]
+        job = _job(plain, *free)
+        found[job.id] = job
+    return found
+
+
+def _job(plain: Sequence[str], reason: str, name: str, comment: str, admin: str) -> Job:
+    number, user, partition, state, nodes, restarts, status, submit, start, end, excluded = plain
+    given = NOTHING.get
+    return Job._make(
+        (
+            int(number),
+            user,
+            state if state in JOB_STATES else UNKNOWN,
+            given(reason, reason),
+            given(nodes, nodes),
+            given(excluded, excluded),
+            int(restarts),
+            "" if comment == NULL else comment,
+            "" if admin == NULL else admin,
+            *exit_of(status),
+            name,
+            given(partition, partition),
+            utc(submit),
+            utc(start),
+            utc(end),
+        )
+    )
+
+
+def excluded(text: str, nonce: str) -> dict[str, str]:
+    """Job id -> excluded nodes, from the answer to SQUEUE_FORMAT `%A<nonce>%x<nonce>`."""
+    return {number.lstrip("\n"): nodes for number, nodes in rows(text, nonce, 2)}
+
+
+@lru_cache(4096)  # jobs share their times, by the second
+def utc(text: str) -> datetime | None:
+    """A time that a command printed with TZ=UTC; None for its words for nothing."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+@lru_cache(512)
+def exit_of(status: str) -> tuple[int | None, int | None]:
+    """Exit code and signal of squeue's `exit_code`: `7:0` on 24.11 and 26.05, a wait status (wait(2)) on 22.05."""
+    code, colon, signal = status.partition(":")
+    if not code.isdigit() or (colon and not signal.isdigit()):
+        return None, None
+    if not colon:
+        number = int(code)
+        code, signal = str(number >> _WAIT_STATUS_BITS), str(number & 0x7F)
+    return (None, int(signal)) if int(signal) else (int(code), None)
+
+
+def nodes(text: str) -> dict[str, Node]:
+    """Nodes from `scontrol -o show node`. Raises SlurmError where the last line is cut off."""
+    if text and not text.endswith("\n"):
+        raise SlurmError("scontrol's answer ends in the middle of a node\n  ask again; it may have been killed")
+    found = (part for part in re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE) if part.startswith("NodeName="))
+    return {node.name: node for node in map(_node, found)}
+
+
+def _node(text: str) -> Node:
+    """A node: only administrators choose what stands there, a reason of several lines included."""
+    before, _, _ = text.partition(" Reason=")
+    fields = dict(part.split("=", 1) for part in before.split() if "=" in part)
+    reason = _REASON.search(text)
+    bare = None if reason else _BARE_REASON.search(text)
+    return Node(
+        name=fields["NodeName"],
+        states=node_states(fields.get("State", "")),
+        reason=reason[1] if reason else bare[1] if bare else "",
+        reason_user=reason[2] if reason else "",
+        reason_time=utc(reason[3]) if reason else None,
+        partitions=tuple(filter(None, fields.get("Partitions", "").split(","))),
+    )
+
+
+def node_states(text: str) -> frozenset[str]:
+    """`IDLE+DRAIN` -> {"IDLE", "DRAIN"}; a star means that the node does not respond. UNKNOWN is in it where the base
+    state is none that we know."""
+    words = _STATE_WORD.findall(text.upper())
+    known = set(words[:1]) <= NODE_STATES and words
+    return frozenset(words) | ({"NOT_RESPONDING"} if "*" in text else set()) | (set() if known else {UNKNOWN})
+
+
+def settings(text: str) -> Mapping[str, str]:
+    """The settings in `scontrol show config`: `Name    = value` lines, `(null)` for what is not set.
+
+    What may be given more than once has a number: `SlurmctldHost[0]`; from 24.05 on `Prolog[0]`, `Epilog[0]` too.
+    """
+    found = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): "" if value.strip() == "(null)" else value.strip() for name, _, value in found}

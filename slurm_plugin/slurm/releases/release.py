@@ -1,0 +1,39 @@
+"""What differs between releases of Slurm, as a record: one field for each difference that matters to us."""
+
+from dataclasses import dataclass
+from typing import Final
+
+# squeue's %r of a job that Slurm itself holds because too many of its starts failed (`launch_failure_limit`). Its state
+# is then REQUEUE_HOLD. Neither a later `scontrol hold` nor StartTime=now changes this text; `scontrol release` does.
+HELD_BY_LIMIT: Final = "launch failure limit exceeded requeued held"
+# How the reasons begin of jobs that a user, an administrator or the site holds (slurm.conf: RequeueExitHold, a failed
+# prolog without nohold_on_prolog_fail).
+HELD: Final = (
+    "JobHeld", "job requeued in held state", "job requeued in special exit state", "launch failed requeued held",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release. What is true of it was seen on it: tests/cluster/test_releases.py looks again."""
+
+    series: tuple[int, int]
+    name: str
+    # The variables that name a job's nodes in Prolog's environment.
+    prolog_node_lists: tuple[str, ...]
+    # Whether squeue prints exit_code as wait(2) gives it (1792) and not as code:signal (7:0).
+    squeue_prints_wait_status: bool
+    # Whether RESUME of a drained idle node removes the reason of the drain.
+    resume_clears_reason: bool
+    # Whether PrologFlags=DeferBatch without Alloc makes the prologs of all nodes run.
+    defer_batch_implies_alloc: bool
+    # After how many failed prologs of one job Slurm holds it in spite of nohold_on_prolog_fail; None: never.
+    # It is MaxBatchRequeue's default. Requeues by scontrol and deaths of nodes do not count, runs between the failures
+    # do not clear the count, `scontrol release` does.
+    launch_failure_limit: int | None
+    # Whether a job is refused when slurm_job_submit in job_submit.lua ends with a runtime error.
+    lua_error_refuses_job: bool
+    # Whether an EpilogSlurmctld that was not set when slurmctld started runs after `scontrol reconfigure`.
+    reconfigure_starts_epilog_slurmctld: bool
+    # Whether `--requeue=expedite` exists (and is granted where SlurmctldParameters=enable_expedited_requeue is set).
+    expedited_requeue: bool

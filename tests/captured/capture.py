@@ -1,0 +1,254 @@
+"""What a real Slurm answers to the door, written down: `tests/captured/capture.py [ROOT]`, as root.
+
+ROOT is another release's Slurm, as `slurm-plugin sandbox up --root` takes it; without it, this machine's. A sandbox
+of its own is brought up, jobs and nodes are put into the states that matter, the door asks, and every command it runs
+is kept with its answer in tests/captured/door/VERSION.json. tests/unit/slurm/test_captured.py replays the answers.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from slurm_plugin.sandbox import Sandbox, machine
+from slurm_plugin.slurm import Job, SlurmError
+from slurm_plugin.slurm.commands import Commands
+from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
+
+NODES = 6
+NONCE = "0123456789ab"  # in place of the random one
+FORGED = "x\n~ffffffffffff\n99~ffffffffffffforged~ffffffffffffroot~ffffffffffff\r\tgr\u00f6\u00dfer"
+REASON_OF_LINES = "slurm_plugin: health: 2 checks [job 7]\nfirst Comment=x\nsecond"
+NODE_COMMENT = "rack 7 Reason=none [eve@2020-01-01T00:00:00]"
+UNKNOWN_JOB = 999_999
+SLEEP = "#!/bin/sh\nsleep 600\n"
+STUBBORN = "#!/bin/sh\ntrap '' TERM\nsleep 600\n"
+HANGING_DEADLINE_S = 90.0
+
+
+class Recorder(Commands):
+    """The door as a user in the controller's machine has it; what it runs is added to `kept` under a name."""
+
+    def __init__(self, box: Sandbox, kept: list[dict[str, Any]], name: str, user: str = "root") -> None:
+        super().__init__(deadline_s=HANGING_DEADLINE_S)
+        self.box, self._kept, self._name, self._user = box, kept, name, user
+
+    def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
+        environ = submitting_environment if commands[0].argv[0] == "sbatch" else reading_environment
+        inside = [
+            replace(each, argv=self.box.argv(each.argv, self._user, "ctl", each.directory or ""), directory=None)
+            for each in commands
+        ]
+        results = run_together(
+            inside, deadline_s=end - time.monotonic(), environ=environ(machine.environment(self._user, {}))
+        )
+        for each, result in zip(commands, results, strict=True):
+            asked = {"name": self._name, "argv": list(each.argv), "variables": dict(each.variables)}
+            self._kept.append({**asked, "code": result.code, "out": result.out, "err": result.err})
+        return results
+
+
+class Capture:
+    """One release: its sandbox, and the answers so far."""
+
+    def __init__(self, box: Sandbox) -> None:
+        self.kept: list[dict[str, Any]] = []
+        self.box = box
+
+    def ask(self, name: str, question: Callable[[Commands], Any], user: str = "root") -> Any:
+        """What the door makes of a question, None where it raises; a new door for each, as a test has it."""
+        try:
+            return question(Recorder(self.box, self.kept, name, user))
+        except SlurmError:
+            return None
+
+    def submit(self, name: str, *arguments: str, script: str = SLEEP, user: str = "root") -> int:
+        """A new job with a name; its number is the same in every run."""
+        argv = ["--output=/dev/null", f"--job-name={name}", *arguments]
+        number: int = self.ask(
+            f"submit {name}", lambda door: door.submit(script, arguments=argv, directory="/tmp"), user
+        )
+        return number
+
+    def until(self, job_id: int, true: Callable[[Job], bool]) -> None:
+        """Wait for a job; these questions are not kept."""
+        end = time.monotonic() + 60
+        while not true(job := Recorder(self.box, [], "").job(job_id)):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{job}")
+            time.sleep(0.1)
+
+    def write(self, path: Path) -> None:
+        """All of it, in the order in which it was asked."""
+        path.write_text(json.dumps(self.kept, indent=1) + "\n", encoding="utf-8")
+
+
+def fixed_nonce() -> AbstractContextManager[object]:
+    """Lets the door ask with NONCE."""
+    return mock.patch("secrets.token_urlsafe", lambda _: NONCE)
+
+
+def ended(job: Job) -> bool:
+    """Whether it will not change any more."""
+    return job.state in {"COMPLETED", "FAILED", "CANCELLED"}
+
+
+def running(job: Job) -> bool:
+    """Whether it runs."""
+    return job.state == "RUNNING"
+
+
+def make_jobs(capture: Capture) -> None:
+    """Jobs 1 to 13, each in another state."""
+    capture.until(capture.submit("running", "--nodelist=n[1-2]", "--exclusive", "--time=10"), running)
+    for name, script in (("completed", "true"), ("failed", "exit 7"), ("killed", "kill -9 $$")):
+        capture.until(capture.submit(name, "--nodelist=n5", script=f"#!/bin/sh\n{script}\n"), ended)
+    cancelled = capture.submit("cancelled", "--hold")
+    capture.ask("cancel", lambda door: door.cancel(cancelled))
+    completing = capture.submit("completing", "--nodelist=n5", script=STUBBORN)
+    capture.until(completing, running)
+    time.sleep(1)  # for the trap
+    Recorder(capture.box, [], "").cancel(completing)
+    capture.ask("completing", lambda door: door.job(completing))
+    capture.until(completing, ended)
+    requeued = capture.submit("requeued", "--nodelist=n5", "--requeue")
+    capture.until(requeued, running)
+    capture.ask("requeue", lambda door: door.requeue(requeued))
+    capture.until(requeued, lambda job: job.state == "PENDING" and job.reason == "BeginTime")
+    held = capture.submit("held", "--begin=2030-01-01T00:00:00")
+    capture.ask("hold", lambda door: door.hold(held))
+    begin = capture.submit("begin", "--begin=2030-01-01T00:00:00", "--hold")
+    capture.ask("release", lambda door: door.release(begin))
+    capture.until(begin, lambda job: job.reason == "BeginTime")
+    capture.submit("excluding", "--hold", "--exclude=n1,n[3-4]")
+    capture.submit("hostile", "--hold", f"--job-name={FORGED}", f"--comment={FORGED}")
+    noted = capture.submit("noted", "--hold", user="alice")
+    notes = {"AdminComment": 'site sp1:{"granted":3}', "Comment": "a [sp1;retries=3] b", "ExcNodeList": "n3"}
+    capture.ask("update_job", lambda door: door.update_job(noted, **notes))
+    capture.until(capture.submit("waiting", "--nodelist=n1", "--exclusive"), lambda job: job.reason == "Resources")
+
+
+def make_nodes(capture: Capture) -> None:
+    """n1 and n2 allocated, n3 drained, n4 down, n5 idle, n6 drained and more is said of it than its reason."""
+    capture.ask("drain", lambda door: door.drain("n3", "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"))
+    capture.ask("drain n5", lambda door: door.drain("n5", "x"))
+    capture.ask("resume", lambda door: door.resume("n5"))
+    capture.box.run(["scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=State=IDLE [a] b"], "root")
+    capture.ask("drain n6", lambda door: door.drain("n6", REASON_OF_LINES))
+    capture.box.run(["scontrol", "update", "NodeName=n6", f"Comment={NODE_COMMENT}"], "root")
+    reservation = ["ReservationName=spare", "StartTime=now", "Duration=60", "Users=root", "Nodes=n6"]
+    capture.box.run(["scontrol", "create", "reservation", *reservation], "root")
+    end = time.monotonic() + 60
+    while not nodes_are_made(capture):
+        if time.monotonic() > end:
+            raise TimeoutError("n5 is not idle, or n6 is not reserved")
+        time.sleep(0.2)
+
+
+def nodes_are_made(capture: Capture) -> bool:
+    """Whether n5 has been checked again, and n6's reservation has begun."""
+    found = Recorder(capture.box, [], "").nodes(["n5", "n6"])
+    return found["n5"].states == {"IDLE"} and "RESERVED" in found["n6"].states
+
+
+def read(capture: Capture) -> None:
+    """Every question that only reads."""
+    capture.ask("jobs", lambda door: door.jobs())
+    capture.ask("two jobs", lambda door: door.jobs([1, 3]))
+    capture.ask("one job", lambda door: door.job(1))
+    capture.ask("nodes", lambda door: door.nodes([]))
+    capture.ask("two nodes", lambda door: door.nodes(["n1", "n3"]))
+    capture.ask("config", lambda door: door.config())
+    capture.ask("ping", lambda door: door.ping())
+    capture.ask("signal", lambda door: door.signal(1, "CONT"))
+
+
+CHANGES: dict[str, Callable[[Commands, int], object]] = {
+    "update_job": lambda door, job_id: door.update_job(job_id, Comment="x"),
+    "requeue": lambda door, job_id: door.requeue(job_id),
+    "hold": lambda door, job_id: door.hold(job_id),
+    "release": lambda door, job_id: door.release(job_id),
+    "signal": lambda door, job_id: door.signal(job_id, "CONT"),
+    "cancel": lambda door, job_id: door.cancel(job_id),
+}
+NODE_CHANGES: dict[str, Callable[[Commands, str], object]] = {
+    "drain": lambda door, node: door.drain(node, "x"),
+    "resume": lambda door, node: door.resume(node),
+}
+
+
+def refusals(capture: Capture) -> None:
+    """What Slurm does not do, and what it does not know."""
+    for name, change in CHANGES.items():
+        capture.ask(f"unknown job: {name}", lambda door, change=change: change(door, UNKNOWN_JOB))
+        capture.ask(f"not permitted: {name}", lambda door, change=change: change(door, 1), "alice")
+    for name, alter in NODE_CHANGES.items():
+        capture.ask(f"unknown node: {name}", lambda door, alter=alter: alter(door, "n99"))
+        capture.ask(f"not permitted: {name}", lambda door, alter=alter: alter(door, "n1"), "alice")
+    capture.ask("unknown job: job", lambda door: door.job(UNKNOWN_JOB))
+    capture.ask("unknown job: jobs", lambda door: door.jobs([1, UNKNOWN_JOB]))
+    capture.ask("unknown node: nodes", lambda door: door.nodes(["n99"]))
+    capture.ask("unknown partition: submit", lambda door: door.submit(SLEEP, arguments=["--partition=none"]))
+    capture.ask("unknown field: update_job", lambda door: door.update_job(1, Nonsense="x"))
+    capture.ask("pending already: requeue", lambda door: door.requeue(7))
+
+
+def away(capture: Capture, how: str, names: Sequence[str] = ()) -> None:
+    """Every question to a slurmctld that does not answer, or those with these names."""
+    questions: dict[str, Callable[[Commands], object]] = {
+        "jobs": lambda door: door.jobs(),
+        "job": lambda door: door.job(1),
+        "nodes": lambda door: door.nodes([]),
+        "config": lambda door: door.config(),
+        "submit": lambda door: door.submit(SLEEP, arguments=["--hold"]),
+        "ping": lambda door: door.ping(),
+        **{name: lambda door, change=change: change(door, 1) for name, change in CHANGES.items()},
+        **{name: lambda door, alter=alter: alter(door, "n1") for name, alter in NODE_CHANGES.items()},
+    }
+    for name in names or questions:
+        capture.ask(f"{how}: {name}", questions[name])
+
+
+def all_of_it(capture: Capture) -> str:
+    """Everything in order; returns the release."""
+    box = capture.box
+    make_jobs(capture)
+    make_nodes(capture)
+    read(capture)
+    refusals(capture)
+    version = Recorder(box, [], "").version()
+    (pid,) = machine.children(machine.find(box.directory)["ctl"], "slurmctld")
+    os.kill(pid, signal.SIGSTOP)
+    away(capture, "hangs", ("jobs", "update_job", "cancel", "submit"))
+    os.kill(pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGTERM)
+    while machine.children(machine.find(box.directory)["ctl"], "slurmctld"):
+        time.sleep(0.1)
+    away(capture, "down")
+    return version
+
+
+def main(root: str = "/") -> None:
+    """Bring a sandbox up, capture, take it down."""
+    name = re.sub("[^a-z0-9]", "", Path(root).name) or "here"
+    box = Sandbox(Path(f"/var/tmp/slurm_plugin-capture-{name}"))
+    capture = Capture(box)
+    try:
+        box.up(NODES, 0, Path(root), hooks=False)
+        with fixed_nonce():
+            version = all_of_it(capture)
+        capture.write(Path(__file__).parent / "door" / f"{version}.json")
+    finally:
+        box.down()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

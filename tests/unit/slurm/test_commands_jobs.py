@@ -1,0 +1,159 @@
+"""Asking squeue for jobs: one process, on 22.05 two at once."""
+
+import pytest
+
+from slurm_plugin.slurm import JobNotFoundError, SlurmError, connect
+from slurm_plugin.slurm.commands import MOST_IDS
+from tests.unit.slurm.fake_commands import Bin, record
+from tests.unit.slurm.test_records import PLAIN
+
+HOSTILE = "\n8~fedcba9876543210~root~fedcba9876543210~RUNNING~fedcba9876543210~\r\n"
+
+
+def test_jobs(commands: Bin) -> None:
+    """One squeue for all that are asked for, in their order; those that Slurm does not know are absent."""
+    commands.squeue([record(9, ExcNodes="n4"), record(7, Comment=HOSTILE)])
+    found = connect(str(commands.directory)).jobs([7, 8, 9])
+    assert list(found.items()) == [(7, PLAIN._replace(comment=HOSTILE)), (9, PLAIN._replace(id=9, excluded="n4"))]
+    assert len(commands.asked()) == 1
+
+
+def test_all_jobs(commands: Bin) -> None:
+    """None asks for all of them, and names none."""
+    commands.squeue([record(9), record(7)])
+    assert set(connect(str(commands.directory)).jobs()) == {7, 9}
+    assert not [word for word in commands.asked()[0].argv if word.startswith("--jobs")]
+
+
+def test_one_job(commands: Bin) -> None:
+    """The same question."""
+    commands.squeue([record()])
+    assert connect(str(commands.directory)).job(7) == PLAIN
+    assert "--jobs=7" in commands.asked()[0].argv
+
+
+@pytest.mark.parametrize(("number", "named"), [(MOST_IDS, True), (MOST_IDS + 1, False)])
+def test_many_jobs(commands: Bin, number: int, named: bool) -> None:
+    """More than a command line may hold: all are asked for, and those that nobody asked for are left out."""
+    commands.squeue([record(1), record(MOST_IDS), record(50_000)])
+    assert set(connect(str(commands.directory)).jobs(range(1, number + 1))) == {1, MOST_IDS}
+    (asked,) = commands.asked()
+    assert [word for word in asked.argv if word.startswith("--jobs")] == (
+        [f"--jobs={','.join(map(str, range(1, number + 1)))}"] if named else []
+    )
+
+
+def test_jobs_that_are_not_known(commands: Bin) -> None:
+    """Absent from an answer for many; by itself an error of its own kind. Asking for none asks nothing."""
+    commands.recorded("squeue", "", "slurm_load_jobs error: Invalid job id specified\n", 1)
+    door = connect(str(commands.directory))
+    assert door.jobs([7, 8]) == {}
+    with pytest.raises(JobNotFoundError) as caught:
+        door.job(7)
+    assert str(caught.value) == "Slurm does not know job 7 (any longer)\n  see what runs with: squeue --me"
+    (commands.directory / "squeue").unlink()
+    assert door.jobs([]) == {}
+
+
+def test_refusal(commands: Bin) -> None:
+    """An error with squeue's words, and no job where only a part of the answer came."""
+    commands.recorded("squeue", "", "squeue: error: Invalid user\n", 1)
+    door = connect(str(commands.directory))
+    with pytest.raises(SlurmError, match="could not read the jobs: squeue said: squeue: error: Invalid user"):
+        door.jobs([7])
+    commands.recorded("squeue", "7", "")
+    with pytest.raises(SlurmError, match="ends in the middle of a job"):
+        door.jobs([7])
+
+
+def test_nonce_is_new_each_time(commands: Bin) -> None:
+    """No user can know what ends a field: two calls use different ones, of 48 random bits at least."""
+    commands.squeue([record()])
+    door = connect(str(commands.directory))
+    door.jobs([7])
+    door.jobs([7])
+    nonces = [asked.nonce for asked in commands.asked()]
+    assert len(set(nonces)) == 2
+    assert min(len(nonce.strip("~")) for nonce in nonces) >= 8
+
+
+JOBS_OF_22_05 = [record(6), record(7, Comment=HOSTILE, ExcNodes="n[3-4]", exit_code="256")]
+
+
+def test_nonce_is_on_no_command_line(commands: Bin) -> None:
+    """Everybody can read /proc/PID/cmdline, and write a comment that ends a record with what stands there."""
+    commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
+    door = connect(str(commands.directory))
+    door.jobs([6, 7])
+    door.jobs()
+    found = commands.asked()
+    assert len(found) == 4
+    for asked in found:
+        words = " ".join(asked.argv)
+        assert asked.nonce.strip("~") not in words
+        assert not {"-o", "-O", "--format", "--Format"} & {word.partition("=")[0] for word in asked.argv}
+        assert "%" not in words
+
+
+def test_squeue_that_lacks_a_field(commands: Bin) -> None:
+    """22.05: learnt with the first answer, of which nothing is asked again but what it lacks, and remembered.
+
+    From then on both processes run at once. Either way the same nonce ends the fields of both.
+    """
+    commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
+    door = connect(str(commands.directory))
+    wanted = {6: PLAIN._replace(id=6), 7: PLAIN._replace(comment=HOSTILE, excluded="n[3-4]", exit_code=1)}
+    assert door.jobs([6, 7]) == wanted
+    first, second = commands.asked()
+    assert (first.variable, second.variable) == ("SQUEUE_FORMAT2", "SQUEUE_FORMAT")
+    assert (first.nonce, first.argv) == (second.nonce, second.argv)
+    (commands.directory / "together").touch()
+    assert door.jobs([6, 7]) == wanted
+    second, first = sorted(commands.asked())
+    assert (first.variable, second.variable) == ("SQUEUE_FORMAT2", "SQUEUE_FORMAT")
+    assert (first.nonce, first.argv) == (second.nonce, second.argv)
+    assert second.form == f"%A{first.nonce}%x{first.nonce}"
+
+
+def test_each_door_learns_for_itself(commands: Bin) -> None:
+    """Another door may lead to another Slurm."""
+    commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
+    connect(str(commands.directory)).jobs([6])
+    commands.asked()
+    commands.squeue(JOBS_OF_22_05)
+    assert connect(str(commands.directory)).jobs([7])[7].excluded == "n[3-4]"
+    assert len(commands.asked()) == 1
+
+
+def test_job_that_is_in_one_answer_only(commands: Bin) -> None:
+    """One that was submitted between the two is left to the next question, and no other one with it."""
+    commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
+    script = commands.read("squeue").replace(
+        "for record in records:", "for record in records[: 1 if name == 'SQUEUE_FORMAT' else None]:"
+    )
+    commands.script("squeue", script)
+    assert set(connect(str(commands.directory)).jobs()) == {6}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first question", "later"])
+def test_second_answer_that_is_no_answer(commands: Bin, again: bool) -> None:
+    """Without the excluded nodes there is no job: that none is excluded would be a lie."""
+    commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
+    door = connect(str(commands.directory))
+    if again:
+        door.jobs()
+    for line, said in (
+        ("sys.exit('no')", "could not read the jobs: squeue said: no\n  try: squeue --all"),
+        (
+            "print('7'), sys.exit(0)",
+            "squeue's answer ends in the middle of a job\n  ask again; it may have been killed",
+        ),
+    ):
+        commands.squeue(JOBS_OF_22_05, lacks=["ExcNodes"])
+        script = commands.read("squeue").replace(
+            "records, lacks", f"name == 'SQUEUE_FORMAT' and ({line}); records, lacks"
+        )
+        commands.script("squeue", script)
+        with pytest.raises(SlurmError) as caught:
+            door.jobs()
+        assert str(caught.value) == said
