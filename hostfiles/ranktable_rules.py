@@ -20,7 +20,8 @@ MAX_SERVER_ID: Final = 64  # characters; SERVERID_MAX_LENGTH
 LAST_DEVICE: Final = 15  # of a server of 16; one of 8 ends at 7
 
 _BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_IPV4: Final = re.compile(rf"{_BYTE}(?:\.{_BYTE}){{3}}", re.ASCII)
+_IPV4: Final = re.compile(r"\.".join([_BYTE] * 4), re.ASCII)
+_IPV4_LINES: Final = re.compile(rf"(?:{_IPV4.pattern}\n)*", re.ASCII)
 
 
 class Server(namedtuple("Server", "id devices name")):
@@ -110,7 +111,7 @@ def address(text: str) -> str | None:
     """An IPv4 or IPv6 address in the one form that two equal ones share; None for any other text."""
     if _IPV4.fullmatch(text):
         return text
-    import ipaddress  # noqa: PLC0415 - 9 ms that only IPv6 needs
+    import ipaddress  # noqa: PLC0415 - 3 ms that only IPv6 needs
 
     try:
         return str(ipaddress.IPv6Address(text)) if "%" not in text else None
@@ -122,7 +123,7 @@ def _check_ips(servers: Sequence[Server], *, needed: bool) -> None:
     """Addresses of devices: there where they are needed, each once, all of one family."""
     known = [device.ip for server in servers for device in server.devices if device.ip]
     complete = len(known) == sum(len(server.devices) for server in servers)
-    if (complete or not needed) and len(set(known)) == len(known) and all(map(_IPV4.fullmatch, known)):
+    if (complete or not needed) and len(set(known)) == len(known) and _IPV4_LINES.fullmatch("\n".join([*known, ""])):
         return  # the usual table: nothing more for 10,000 devices
     forms: dict[bool, str] = {}
     for server, device in each(servers):

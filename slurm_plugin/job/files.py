@@ -16,13 +16,17 @@ def directory(workdir: Path, job_id: int) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file as a whole: readers see the old one or the new one."""
+    """Replace a file as a whole: readers see the old one or the new one, and after an error nothing new is there."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def record(path: Path, attempt: Mapping[str, object]) -> None:
