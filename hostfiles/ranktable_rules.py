@@ -123,7 +123,7 @@ def _check_ips(servers: Sequence[Server], *, needed: bool) -> None:
     """Addresses of devices: there where they are needed, each once, all of one family."""
     known = [device.ip for server in servers for device in server.devices if device.ip]
     complete = len(known) == sum(len(server.devices) for server in servers)
-    if (complete or not needed) and len(set(known)) == len(known) and _IPV4_LINES.fullmatch("\n".join([*known, ""])):
+    if (complete or not needed) and len(set(known)) == len(known) and _all_ipv4(known):
         return  # the usual table: nothing more for 10,000 devices
     forms: dict[bool, str] = {}
     for server, device in each(servers):
@@ -139,6 +139,12 @@ def _check_ips(servers: Sequence[Server], *, needed: bool) -> None:
     if len(forms) > 1:
         raise HostfileError(f"addresses of two families: {forms[False]} and {forms[True]}; all devices have the same")
     once((f"device_ip {address(device.ip)}", _place(server, device)) for server, device in each(servers) if device.ip)
+
+
+def _all_ipv4(texts: Sequence[str]) -> bool:
+    """Whether each is an IPv4 address: one match of all takes half the time of one for each."""
+    lines = "\n".join([*texts, ""])
+    return lines.count("\n") == len(texts) and _IPV4_LINES.fullmatch(lines) is not None
 
 
 def _place(server: Server, device: Device) -> str:

@@ -5,13 +5,14 @@ To write the golden files again after a change that is meant: SLURM_PLUGIN_GOLDE
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hostfiles import Allocation, Device, Host, HostfileError, ranktable
+from hostfiles import Allocation, Device, Host, HostfileError, ranktable, ranktable_read
 from tests.ascend import allocation, bare
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "ranktable"
@@ -126,6 +127,10 @@ A, B = Device(0, "192.168.0.1"), Device(1, "192.168.0.2")
             "a (10.0.0.1): device 0 has the address '\"}]'; one IPv4 or IPv6 address is wanted",
         ),
         (
+            hosts(("a", "10.0.0.1", [Device(0, "192.168.0.1\n192.168.0.2")])),
+            "a (10.0.0.1): device 0 has the address '192.168.0.1\\n192.168.0.2'; one IPv4 or IPv6 address is wanted",
+        ),
+        (
             hosts(("a", "10.0.0.1", [Device(16, "192.168.0.1")])),
             "a (10.0.0.1): device 16; physical ids are 0 to 15 here",
         ),
@@ -169,6 +174,14 @@ def test_devices_are_ranked_by_id() -> None:
     assert ranktable.version_1_0(hosts(("a", "10.0.0.1", [B, A]))) == ranktable.version_1_0(
         hosts(("a", "10.0.0.1", [A, B]))
     )
+
+
+def test_the_documentation_shows_tables() -> None:
+    """Every table in docs/ranktables.md is one, and the last one is what the template 2 above it becomes."""
+    page = (Path(__file__).parents[3] / "docs" / "ranktables.md").read_text()
+    tables = re.findall(r"^```json\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert [ranktable_read.parse(text).version for text in tables] == ["1.0", "1.2", "", "1.0"]
+    assert ranktable_read.convert(tables[2]) == tables[3]
 
 
 def test_a_large_table_costs_little() -> None:
