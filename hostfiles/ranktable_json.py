@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # as in `typing` (see hostfiles.allocation)
 if TYPE_CHECKING:
     from typing import Final
 
+_LONGEST: Final = 127  # characters of a name; GROUP_NAME_MAX_LEN
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
@@ -51,6 +52,10 @@ def string(node: Mapping[str, object], key: str, where: str) -> str:
     value = node[key]
     if not isinstance(value, str):
         raise HostfileError(f"{where}: {key} is {_kind(value)}; every value is a string in a rank table")
+    if len(value) > _LONGEST or not value.isprintable():
+        raise HostfileError(
+            f"{where}: {key} is {value[:40]!r}; at most {_LONGEST} characters, all printable, are wanted"
+        )
     return value
 
 

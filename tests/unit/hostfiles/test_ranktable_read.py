@@ -130,6 +130,7 @@ SERVER = ("server_list", 1)
 DEVICE = (*SERVER, "device", 0)
 
 SCALAR = "; every value is a string in a rank table"
+TEXT = "; at most 127 characters, all printable, are wanted"
 NUMBER = "; a whole number from 0 is wanted, as a string"
 LIST = "; a list of objects is wanted, and at least one"
 ADDRESS = "; with more than one server each device has one"
@@ -162,6 +163,9 @@ BAD = [
         change(*SERVER, "server_id", to="10.0.0.9"),
         "server_id 10.0.0.9 stands twice: server 10.0.0.9 and server 10.0.0.9",
     ),
+    ("1.0", change(*SERVER, "server_id", to="a\nb"), f"server_list[1]: server_id is 'a\\nb'{TEXT}"),
+    ("2", change(*POD, "server_id", to="\ud800"), f"pod n2-0: server_id is '\\ud800'{TEXT}"),
+    ("2", change(*POD, "pod_name", to="x" * 128), f"group job-7: pod_name is '{'x' * 40}'{TEXT}"),
     ("1.0", drop(*SERVER, "device"), "server 10.0.0.10: device is missing"),
     ("1.0", drop(*DEVICE), "server 10.0.0.10, device 1: rank_id is 3, and no device has 2; ranks are 0 to 2"),
     ("1.0", change(*DEVICE, "device_id", to=0), f"server 10.0.0.10: device_id is the number 0{SCALAR}"),
