@@ -1,0 +1,119 @@
+"""The variables of one Ascend process, with a rank table and without."""
+
+import json
+
+import pytest
+
+from hostfiles import Allocation, Device, Host, HostfileError, ascend, ranktable
+from tests.ascend import allocation
+
+PATH = "/scratch/alice/.slurm_plugin/7/jobstart_hccl.json"
+TWO = allocation(2, 2)
+
+
+def test_with_a_table() -> None:
+    """RANK_ID is the task's, the device's number is logical, and the driver is told which ones they are."""
+    part = Allocation((Host("n1", 2, 2, "10.0.0.1", (Device(7), Device(4))),))
+    assert ascend.table_variables(part, 1, PATH) == {
+        "RANK_TABLE_FILE": PATH,
+        "RANK_ID": "1",
+        "RANK_SIZE": "2",
+        "ASCEND_DEVICE_ID": "1",
+        "DEVICE_ID": "1",
+        "ASCEND_RT_VISIBLE_DEVICES": "4,7",
+    }
+
+
+def test_a_single_card() -> None:
+    """Its logical id is always 0, whichever it is."""
+    card = Allocation((Host("n1", 1, 1, "10.0.0.1", (Device(5),)),))
+    variables = ascend.table_variables(card, 0, PATH)
+    assert (variables["ASCEND_DEVICE_ID"], variables["RANK_ID"], variables["RANK_SIZE"]) == ("0", "0", "1")
+
+
+@pytest.mark.parametrize("task", range(12))
+def test_ranks_are_those_of_the_table(task: int) -> None:
+    """On the device that the table gives this rank: its place among the visible ones is the logical id."""
+    hosts = allocation(4, 4, 4)
+    servers = json.loads(ranktable.version_1_0(hosts))["server_list"]
+    (device,) = [d["device_id"] for server in servers for d in server["device"] if d["rank_id"] == str(task)]
+    variables = ascend.table_variables(hosts, task, PATH)
+    assert variables["ASCEND_RT_VISIBLE_DEVICES"].split(",")[int(variables["ASCEND_DEVICE_ID"])] == device
+    assert variables["RANK_ID"] == str(task)
+
+
+def test_without_a_table() -> None:
+    """A worker of MindSpore's cluster; the scheduler lives on the first host."""
+    assert ascend.cluster_variables(TWO, 3, 61000) == {
+        "MS_ROLE": "MS_WORKER",
+        "MS_SCHED_HOST": "10.0.0.9",
+        "MS_SCHED_PORT": "61000",
+        "MS_WORKER_NUM": "4",
+        "MS_NODE_ID": "3",
+        "RANK_ID": "3",
+        "RANK_SIZE": "4",
+        "ASCEND_DEVICE_ID": "1",
+        "DEVICE_ID": "1",
+        "ASCEND_RT_VISIBLE_DEVICES": "0,1",
+    }
+
+
+def test_the_scheduler() -> None:
+    """One process more, of no rank and no device."""
+    assert ascend.scheduler_variables(TWO, 61000) == {
+        "MS_ROLE": "MS_SCHED",
+        "MS_SCHED_HOST": "10.0.0.9",
+        "MS_SCHED_PORT": "61000",
+        "MS_WORKER_NUM": "4",
+    }
+
+
+def test_ipv6() -> None:
+    """Each process must say its own address then."""
+    two = Allocation((Host("a", address="fd00::1"), Host("b", address="fd00::2")))
+    assert ascend.scheduler_variables(two, 61000)["MS_WORKER_IP"] == "fd00::1"
+    assert ascend.cluster_variables(two, 1, 61000)["MS_WORKER_IP"] == "fd00::2"
+
+
+def test_text() -> None:
+    """Lines of a shell: a worker's, and without a task the scheduler's."""
+    assert ascend.text(TWO, 61000) == (
+        "export MS_ROLE=MS_SCHED\nexport MS_SCHED_HOST=10.0.0.9\nexport MS_SCHED_PORT=61000\nexport MS_WORKER_NUM=4\n"
+    )
+    assert ascend.text(TWO, 61000, 0).startswith("export MS_ROLE=MS_WORKER\n")
+    assert ascend.exports(ascend.table_variables(TWO, 0, "/a b/x.json")).startswith(
+        "export RANK_TABLE_FILE='/a b/x.json'\n"
+    )
+
+
+@pytest.mark.parametrize("path", ["", "table.json", "/a/table", "/a/table.json.old", "/a.json/table.json", "/a/t.JSON"])
+def test_paths_that_hccl_does_not_open(path: str) -> None:
+    """It looks for the first `.json`, and wants it at the end; a relative path is another one in each directory."""
+    with pytest.raises(HostfileError, match=r"; its path is absolute and has \.json once, at its end$"):
+        ascend.table_variables(TWO, 0, path)
+
+
+@pytest.mark.parametrize("task", [-1, 4])
+def test_a_task_that_is_not_there(task: int) -> None:
+    """No rank outside the world."""
+    with pytest.raises(HostfileError, match=f"^task {task} of 4; tasks count from 0$"):
+        ascend.table_variables(TWO, task, PATH)
+
+
+def test_one_task_a_device() -> None:
+    """Two processes on one card, or a card without one, are no ranks of HCCL."""
+    with pytest.raises(HostfileError, match=r"^n1: 1 tasks and 2 devices; one task a device$"):
+        ascend.table_variables(allocation(2, tasks=False), 0, PATH)
+
+
+@pytest.mark.parametrize("port", [1023, 65536])
+def test_ports(port: int) -> None:
+    """MindSpore's own limits."""
+    with pytest.raises(HostfileError, match=f"^port {port}; MS_SCHED_PORT is 1024 to 65535$"):
+        ascend.scheduler_variables(TWO, port)
+
+
+def test_names_are_no_addresses() -> None:
+    """MS_SCHED_HOST is one."""
+    with pytest.raises(HostfileError, match=r"^n1: '' is no address; MindSpore's cluster takes no names$"):
+        ascend.scheduler_variables(Allocation((Host("n1"),)), 61000)

@@ -1,0 +1,140 @@
+"""What a node says of its Ascend devices: the driver's texts, ids in the environment, the line to the first node."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostfiles import Allocation, Device, Host, HostfileError, npu
+from hostfiles.ranktable_rules import address
+from tests.ascend import allocation
+
+CONF = """# written by hccn_tool
+address_0=192.168.1.8
+netmask_0=255.255.255.0
+netdetect_0=192.168.1.1
+
+gateway_0=192.168.1.254
+send_arp_status_0=1
+ address_10 = fd00:0::1
+arp_0=-i eth0 -s 192.168.1.9 c4:a4:02:00:00:01
+"""
+
+
+def test_conf() -> None:
+    """Addresses by device; other keys, comments and empty lines are nobody's business."""
+    assert npu.conf_addresses(CONF) == {0: "192.168.1.8", 10: "fd00::1"}
+    assert npu.conf_addresses("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x", "/etc/hccn.conf, line 1: 'x'; lines read address_0=192.168.1.8"),
+        ("\naddress_0=", "/etc/hccn.conf, line 2: '' is no IPv4 or IPv6 address"),
+        ("address_0=10.0.0.256", "/etc/hccn.conf, line 1: '10.0.0.256' is no IPv4 or IPv6 address"),
+        ("address_0=10.0.0.1/24", "/etc/hccn.conf, line 1: '10.0.0.1/24' is no IPv4 or IPv6 address"),
+        ("address_x=10.0.0.1", "/etc/hccn.conf, line 1: 'address_x' names no device; ids are 0 to 15"),
+        ("address_16=10.0.0.1", "/etc/hccn.conf, line 1: 'address_16' names no device; ids are 0 to 15"),
+        (
+            "address_0=10.0.0.1\naddress_0=10.0.0.2",
+            "/etc/hccn.conf, line 2: device 0 has a second address, 10.0.0.2 and 10.0.0.1",
+        ),
+    ],
+)
+def test_conf_refuses(text: str, message: str) -> None:
+    """A file that is not what the driver reads: the line and what it should be."""
+    with pytest.raises(HostfileError) as caught:
+        npu.conf_addresses(text)
+    assert str(caught.value) == message
+
+
+def test_tool() -> None:
+    """The first of the two lines."""
+    assert npu.tool_address("ipaddr:10.20.0.10\nnetmask:255.255.255.0\n", 0) == "10.20.0.10"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "netmask:255.255.255.0", "ipaddr:", "ipaddr:x", "ipaddr:10.0.0.1\nipaddr:10.0.0.2", "10.0.0.1"]
+)
+def test_tool_refuses(text: str) -> None:
+    """Anything but one address."""
+    with pytest.raises(
+        HostfileError, match=f"^{re.escape(f'hccn_tool -i 3 -ip -g printed {text!r}')}; one line ipaddr:"
+    ):
+        npu.tool_address(text, 3)
+
+
+@pytest.mark.parametrize(
+    ("environ", "ids"),
+    [
+        ({}, None),
+        ({"SLURM_STEP_GPUS": "", "ASCEND_VISIBLE_DEVICES": ""}, None),
+        ({"SLURM_STEP_GPUS": "4", "SLURM_JOB_GPUS": "0-7"}, (4,)),
+        ({"SLURM_JOB_GPUS": "2,0-1"}, (0, 1, 2)),
+        ({"ASCEND_VISIBLE_DEVICES": "0-2, 15"}, (0, 1, 2, 15)),
+        ({"ASCEND_RT_VISIBLE_DEVICES": "7,6"}, (6, 7)),
+    ],
+)
+def test_ids(environ: dict[str, str], ids: tuple[int, ...] | None) -> None:
+    """The first variable that says something, its ids ascending."""
+    assert npu.device_ids(environ) == ids
+
+
+@pytest.mark.parametrize("text", ["x", "0,", "1-0", "16", "0-16", "-1", "GPU-1234", "0,0", "0-1,1"])
+def test_ids_refuse(text: str) -> None:
+    """A text of another form, an id that no server has, and one that stands twice."""
+    with pytest.raises(HostfileError, match=f"^SLURM_JOB_GPUS is {re.escape(repr(text))}; "):
+        npu.device_ids({"SLURM_JOB_GPUS": text})
+
+
+def test_lines_complete_an_allocation() -> None:
+    """In the allocation's order, whichever node spoke first; tasks stay, slots become devices."""
+    wanted = allocation(2, 2, 2)
+    lines = [npu.line(host.name, host.address, host.devices) for host in wanted.hosts]
+    assert lines[0] == "n1 10.0.0.9 0=192.168.0.8/0 1=192.168.0.9/1"
+    bare = Allocation(tuple(Host(host.name, 8, host.tasks) for host in wanted.hosts), wanted.job_id)
+    assert npu.complete(bare, reversed(lines)) == wanted
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 15), st.one_of(st.just(""), st.ip_addresses().map(lambda ip: address(str(ip)) or "")), min_size=1
+    ),
+    st.none() | st.integers(0, 9_999_999),
+)
+def test_a_line_says_every_device(devices: dict[int, str], super_id: int | None) -> None:
+    """With and without an address or an id in a super pod."""
+    found = tuple(Device(number, ip, super_id) for number, ip in devices.items())
+    completed = npu.complete(Allocation((Host("n1"),)), [npu.line("n1", "fd00::1", found)])
+    assert completed.hosts == (Host("n1", len(found), 1, "fd00::1", found),)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "n1 did not say its devices, one of 2; each host says one line"),
+        (["n1 10.0.0.1 0="], "n2 did not say its devices, one of 1; each host says one line"),
+        (["n1 10.0.0.1 0=", "n1 10.0.0.1 0="], "n1 spoke twice of n[1-2]"),
+        (["n3 10.0.0.1 0="], "n3 spoke and is no host of n[1-2]"),
+        ([""], "'' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
+        (["n1 10.0.0.1"], "'n1 10.0.0.1' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
+        (["n1 n1 0="], "'n1 n1 0=' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
+        (["n1 10.0.0.1 0"], "'n1 10.0.0.1 0' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
+        (["n1 10.0.0.1 0=1.2"], "'n1 10.0.0.1 0=1.2' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
+    ],
+)
+def test_lines_that_do_not(lines: list[str], message: str) -> None:
+    """One line of each host, and nothing else."""
+    with pytest.raises(HostfileError) as caught:
+        npu.complete(Allocation((Host("n1"), Host("n2"))), lines)
+    assert str(caught.value) == message
+
+
+@given(st.ip_addresses())
+def test_an_address_has_one_form(ip: object) -> None:
+    """Every address is one, however its zeros are written."""
+    assert address(str(ip)) == str(ip)
+    assert address(f"{ip}x") is None
+    assert address(f" {ip}") is None
