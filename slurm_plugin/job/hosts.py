@@ -17,6 +17,10 @@ _BY_HAND = ("tasks_per_node", "distribution", "job_id")  # what only --nodelist 
 
 def main(args: list[str]) -> int:
     """Print or write one format. Exit 0; 2 where the allocation cannot be read or the file not written."""
+    if args[:1] == ["convert"]:
+        from slurm_plugin.job import convert  # noqa: PLC0415 - rank tables are JSON, which no other format needs
+
+        return convert.main(args[1:])
     parser = _parser()
     options = parser.parse_args(args)
     for name in _BY_HAND:
@@ -91,6 +95,7 @@ def _slots(text: str) -> int | list[int]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slurm-plugin hosts", description=__doc__, allow_abbrev=False)
     parser.add_argument("format", choices=tuple(hostfiles.FORMATS), metavar="FORMAT", help=", ".join(hostfiles.FORMATS))
+    parser.epilog = "slurm-plugin hosts convert FILE --to ranktable-1.0 converts a rank table; it has its own --help."
     parser.add_argument("--output", type=Path, metavar="FILE", help="write FILE, as a whole or not at all")
     parser.add_argument(
         "--slots", type=_slots, help="slots of every node, or 4(x2),2 (inside a job: its accelerators, else 1)"
