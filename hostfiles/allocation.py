@@ -51,7 +51,7 @@ class Host(namedtuple("Host", "name slots tasks address devices")):
             raise HostfileError(f"{name!r} is no host name; letters, digits, '.', '_' and '-' make one")
         if slots < 1 or tasks < 1:
             raise HostfileError(f"{name}: {slots} slots and {tasks} tasks; each is at least 1")
-        if devices and len({device.id for device in devices}) != slots:
+        if devices and not len({device.id for device in devices}) == len(devices) == slots:
             raise HostfileError(f"{name}: {slots} slots, and devices {[device.id for device in devices]}; one a slot")
         return super().__new__(cls, name, slots, tasks, address, devices)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostfiles import Allocation, Host, HostfileError, from_lists, from_slurm
+from hostfiles import Allocation, Device, Host, HostfileError, from_lists, from_slurm
 
 HETEROGENEOUS = {
     "SLURM_JOB_ID": "123",
@@ -96,3 +96,11 @@ def test_an_allocation_is_valid_or_not_made(hosts: tuple[str, ...], job_id: int,
     """It has a host, and ids that are not negative."""
     with pytest.raises(HostfileError):
         Allocation(tuple(map(Host, hosts)), job_id, step_id)
+
+
+@pytest.mark.parametrize("ids", [(0,), (0, 1, 2), (0, 0), (0, 0, 1)])
+def test_a_device_a_slot(ids: tuple[int, ...]) -> None:
+    """Each device once, and as many as there are slots."""
+    assert Host("n1", 2, 2, "10.0.0.1", (Device(0), Device(1))).slots == 2
+    with pytest.raises(HostfileError, match="n1: 2 slots, and devices"):
+        Host("n1", 2, 2, "10.0.0.1", tuple(map(Device, ids)))
