@@ -6,7 +6,7 @@
   without the ending they speak of group 0 alone. A step over several groups has all in its own step's variables.
 - Else SLURM_JOB_NODELIST (or SLURM_NODELIST: a prolog of 22.05 has no other) and SLURM_TASKS_PER_NODE.
 
-Seen on 22.05.8 with `srun env`.
+Seen with `env` in a batch script and in steps of 22.05.8, 24.11.5 and 26.05.5.
 """
 
 from __future__ import annotations
@@ -44,7 +44,12 @@ def from_slurm(environ: Mapping[str, str], slots: int | Sequence[int] | None = N
 
 
 def step_id(environ: Mapping[str, str]) -> int | None:
-    """The number of the step that this runs in; None in a batch script, in salloc's shell and outside a job."""
+    """The number of the step that this runs in; None in a batch script, in salloc's shell and outside a job.
+
+    The batch step has no number on 22.05 and 24.11, and -5 on 26.05; salloc's interactive one counts as 4294967290.
+    """
+    if environ.get("SLURM_STEP_ID", "").startswith("-"):
+        return None
     step = number(environ, "SLURM_STEP_ID")
     return None if step is None or step > _LAST_STEP else step
 

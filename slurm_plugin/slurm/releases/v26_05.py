@@ -1,6 +1,7 @@
 """Slurm 26.05 (seen on 26.05.5, Debian forky). As 24.11, but for these:
 
 - RESUME of a drained idle node removes the reason.
+- A batch script has SLURM_STEP_ID=-5; before, only steps have that variable.
 - A requeued job may start at once on a node of its last run: none failed in 21 tries.
 - PrologFlags=DeferBatch implies Alloc.
 - A runtime error in job_submit.lua refuses the job.

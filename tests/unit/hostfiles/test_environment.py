@@ -48,7 +48,7 @@ def test_a_step_on_a_subset_is_the_steps_own_nodes() -> None:
     assert from_slurm(STEP) == Allocation((Host("n2", 2, 2), Host("n3", 2, 1)), 1, 3, "cyclic")
 
 
-@pytest.mark.parametrize("step", ["4294967290", "4294967291", "4294967292"])
+@pytest.mark.parametrize("step", ["4294967290", "4294967291", "4294967292", "-5", "-6"])
 def test_an_interactive_or_batch_step_is_the_whole_job(step: str) -> None:
     """salloc's shell may be a step on the first node alone (use_interactive_step)."""
     shell = {**STEP, "SLURM_STEP_ID": step, "SLURM_STEP_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1(x3)"}
