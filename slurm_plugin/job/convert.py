@@ -1,11 +1,11 @@
 """`slurm-plugin hosts convert FILE --to ranktable-1.0`: a rank table of one form as another (docs/ranktables.md)."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from hostfiles import HostfileError, ranktable_read
-from slurm_plugin.job import files, ranktable
+from hostfiles import ranktable_read
+from slurm_plugin.job import ranktable
+from slurm_plugin.job.hosts import deliver
 
 TO = ("ranktable-1.0",)
 
@@ -13,20 +13,12 @@ TO = ("ranktable-1.0",)
 def main(args: list[str]) -> int:
     """Print or write the table. Exit 0; 2 where FILE is no whole table or the output cannot be written."""
     options = _parser().parse_args(args)
-    try:
+
+    def converted() -> str:
         text, _ = ranktable.wait(options.file, deadline_s=options.wait, uneven=options.uneven)
-        converted = ranktable_read.convert(text, uneven=options.uneven)
-        if options.output is None:
-            sys.stdout.write(converted)
-        else:
-            files.write(options.output, converted)
-    except HostfileError as error:
-        print(f"slurm-plugin: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"slurm-plugin: {options.output}: {error.strerror}; nothing was written", file=sys.stderr)
-        return 2
-    return 0
+        return ranktable_read.convert(text, uneven=options.uneven)
+
+    return deliver(converted, options.output)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import hostfiles
@@ -28,17 +28,22 @@ def main(args: list[str]) -> int:
             parser.error(
                 f"--{name.replace('_', '-')} describes the nodes of --nodelist; inside a job Slurm describes them"
             )
+    return deliver(lambda: _text(options, os.environ), options.output)
+
+
+def deliver(made: Callable[[], str], output: Path | None) -> int:
+    """Print a text or write it as a whole. Exit 0; 2 with one line where it cannot be made or written."""
     try:
-        text = _text(options, os.environ)
-        if options.output is None:
+        text = made()
+        if output is None:
             sys.stdout.write(text)
         else:
-            files.write(options.output, text)
+            files.write(output, text)
     except hostfiles.HostfileError as error:
         print(f"slurm-plugin: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"slurm-plugin: {options.output}: {error.strerror}; nothing was written", file=sys.stderr)
+        print(f"slurm-plugin: {output}: {error.strerror}; nothing was written", file=sys.stderr)
         return 2
     return 0
 
