@@ -6,7 +6,7 @@ there.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
@@ -59,42 +59,38 @@ def jobs(text: str, nonce: str, lists: Mapping[str, str] | None = None) -> dict[
 
     Raises SlurmError for what is no record.
     """
-    found = {}
-    for fixed, *free in rows(text, nonce, 1 + len(FREE)):
+    found: dict[int, Job] = {}
+    given, make = NOTHING.get, Job._make
+    for fixed, reason, name, comment, admin in rows(text, nonce, 1 + len(FREE)):
         plain = fixed.lstrip("\n").split("|")
         if len(plain) != len(PLAIN) or not plain[0].isdigit() or not plain[5].isdigit():
             raise SlurmError(f"squeue answered {fixed!r} in place of a job\n  see what runs with: squeue --me")
+        number, user, partition, state, nodes, restarts, status, submit, start, end, leave_out = plain
         if lists is not None:
-            if plain[0] not in lists:
+            if number not in lists:
                 continue
-            plain[-1] = lists[plain[0]]
-        job = _job(plain, *free)
-        found[job.id] = job
-    return found
-
-
-def _job(plain: Sequence[str], reason: str, name: str, comment: str, admin: str) -> Job:
-    number, user, partition, state, nodes, restarts, status, submit, start, end, excluded = plain
-    given = NOTHING.get
-    return Job._make(
-        (
-            int(number),
-            user,
-            state if state in JOB_STATES else UNKNOWN,
-            given(reason, reason),
-            given(nodes, nodes),
-            given(excluded, excluded),
-            int(restarts),
-            "" if comment == NULL else comment,
-            "" if admin == NULL else admin,
-            *exit_of(status),
-            name,
-            given(partition, partition),
-            utc(submit),
-            utc(start),
-            utc(end),
+            leave_out = lists[number]
+        job_id = int(number)
+        found[job_id] = make(
+            (
+                job_id,
+                user,
+                state if state in JOB_STATES else UNKNOWN,
+                given(reason, reason),
+                given(nodes, nodes),
+                given(leave_out, leave_out),
+                int(restarts),
+                "" if comment == NULL else comment,
+                "" if admin == NULL else admin,
+                *exit_of(status),
+                name,
+                given(partition, partition),
+                utc(submit),
+                utc(start),
+                utc(end),
+            )
         )
-    )
+    return found
 
 
 def excluded(text: str, nonce: str) -> dict[str, str]:
