@@ -59,7 +59,11 @@ def convert(text: str, *, uneven: bool = False) -> str:
 
     Raises as `parse`, and HostfileError for 1.2, which would lose its super pods.
     """
-    table = parse(text, uneven=uneven)
+    return as_1_0(text, parse(text, uneven=uneven), uneven=uneven)
+
+
+def as_1_0(text: str, table: Table, *, uneven: bool = False) -> str:
+    """`convert` of a text that was read: `table` is what `parse` made of it."""
     if table.version == "1.2":
         raise HostfileError("rank table: version 1.2 has super pods, and 1.0 cannot hold them; use it as it is")
     return text if table.version else text_1_0(table.servers, uneven=uneven)

@@ -22,8 +22,7 @@ from prechecks.report import JOBS, OURS
 from slurm_plugin import grant as grants
 from slurm_plugin import token
 from slurm_plugin.grant import Grant
-from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node
-from slurm_plugin.slurm.releases import HELD, HELD_BY_LIMIT
+from slurm_plugin.slurm import ENDED, HELD, HELD_BY_LIMIT, UNKNOWN, Job, Node
 
 # A job's credential is revoked with a time in whole seconds: a run that starts in the same second on a node of the run
 # before fails and drains that node. Measured on three versions: of 21 starts all succeed after 1.2 s, 2 at once.

@@ -15,8 +15,8 @@ def main(args: list[str]) -> int:
     options = _parser().parse_args(args)
 
     def converted() -> str:
-        text, _ = ranktable.wait(options.file, deadline_s=options.wait, uneven=options.uneven)
-        return ranktable_read.convert(text, uneven=options.uneven)
+        text, table = ranktable.wait(options.file, deadline_s=options.wait, uneven=options.uneven)
+        return ranktable_read.as_1_0(text, table, uneven=options.uneven)
 
     return deliver(converted, options.output)
 

@@ -34,6 +34,14 @@ ENDED: Final = frozenset(
         "TIMEOUT",
     }
 )
+# squeue's reason of a job that Slurm itself holds because too many of its starts failed. Its state is then REQUEUE_HOLD.
+# Neither a later `scontrol hold` nor StartTime=now changes this text; `scontrol release` does.
+HELD_BY_LIMIT: Final = "launch failure limit exceeded requeued held"
+# How the reasons begin of jobs that a user, an administrator or the site holds (slurm.conf: RequeueExitHold, a failed
+# prolog without nohold_on_prolog_fail).
+HELD: Final = (
+    "JobHeld", "job requeued in held state", "job requeued in special exit state", "launch failed requeued held",
+)  # fmt: skip
 # Node states and flags that an administrator or Slurm gives a reason for (slurm.h, enum node_states).
 OUT_OF_SERVICE: Final = frozenset(
     {"DOWN", "DRAIN", "FAIL", "INVALID_REG", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED", UNKNOWN}

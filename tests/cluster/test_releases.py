@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from slurm_plugin.slurm import releases
-from slurm_plugin.slurm.releases import HELD_BY_LIMIT, Release
+from slurm_plugin.slurm import HELD_BY_LIMIT, releases
+from slurm_plugin.slurm.releases import Release
 from tests.cluster.command import until
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job, reasons, workdir

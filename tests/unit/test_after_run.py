@@ -22,8 +22,7 @@ from slurm_plugin.after_run import (
     step,
 )
 from slurm_plugin.grant import Grant, written
-from slurm_plugin.slurm import ENDED, Job, Node
-from slurm_plugin.slurm.releases import HELD_BY_LIMIT
+from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, Job, Node
 from tests import fakes
 
 ENDED_RUN = Ended(7, 1, ("n1", "n2"))

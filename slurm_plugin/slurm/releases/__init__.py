@@ -9,9 +9,9 @@ import re
 from typing import Final
 
 from slurm_plugin.slurm.releases import v22_05, v24_11, v26_05
-from slurm_plugin.slurm.releases.release import HELD, HELD_BY_LIMIT, Release
+from slurm_plugin.slurm.releases.release import Release
 
-__all__ = ["HELD", "HELD_BY_LIMIT", "RELEASES", "Release", "of"]
+__all__ = ["RELEASES", "Release", "of"]
 
 RELEASES: Final = (v22_05.RELEASE, v24_11.RELEASE, v26_05.RELEASE)  # oldest first
 _SERIES: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?!\d)", re.ASCII)

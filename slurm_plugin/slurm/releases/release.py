@@ -1,16 +1,6 @@
 """What differs between releases of Slurm, as a record: one field for each difference that matters to us."""
 
 from dataclasses import dataclass
-from typing import Final
-
-# squeue's %r of a job that Slurm itself holds because too many of its starts failed (`launch_failure_limit`). Its state
-# is then REQUEUE_HOLD. Neither a later `scontrol hold` nor StartTime=now changes this text; `scontrol release` does.
-HELD_BY_LIMIT: Final = "launch failure limit exceeded requeued held"
-# How the reasons begin of jobs that a user, an administrator or the site holds (slurm.conf: RequeueExitHold, a failed
-# prolog without nohold_on_prolog_fail).
-HELD: Final = (
-    "JobHeld", "job requeued in held state", "job requeued in special exit state", "launch failed requeued held",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
