@@ -34,7 +34,7 @@ ENDED: Final = frozenset(
         "TIMEOUT",
     }
 )
-# squeue's reason of a job that Slurm itself holds because too many of its starts failed. Its state is then REQUEUE_HOLD.
+# squeue's reason of a job that Slurm itself holds because too many of its starts failed; its state is REQUEUE_HOLD.
 # Neither a later `scontrol hold` nor StartTime=now changes this text; `scontrol release` does.
 HELD_BY_LIMIT: Final = "launch failure limit exceeded requeued held"
 # How the reasons begin of jobs that a user, an administrator or the site holds (slurm.conf: RequeueExitHold, a failed
@@ -202,7 +202,7 @@ def connect(
         from slurm_plugin.slurm import library  # noqa: PLC0415
 
         door = library.Library(deadline_s=deadline_s, patience=patience)
-        lack = library.why_not(door, asked_for=wanted == "pyslurm")
+        lack = door.why_not(asked_for=wanted == "pyslurm")
         if lack is None:
             return door
         if lack:

@@ -30,8 +30,10 @@ class Library(Commands):
         super().__init__(deadline_s=deadline_s, patience=patience or Patience())
         self._bridge = Bridge()
 
-    def why_not(self) -> str | None:
-        """Why pyslurm cannot be used here, in one line; None where it can."""
+    def why_not(self, *, asked_for: bool) -> str | None:
+        """Why pyslurm cannot be used here, None where it can; empty where it is neither asked for nor installed."""
+        if not asked_for and importlib.util.find_spec("pyslurm") is None:
+            return ""
         match self._bridge.start(min(READY_S, self._deadline_s)):
             case ("ok", version):
                 self.backend = f"pyslurm {version}"
@@ -128,13 +130,6 @@ class Library(Commands):
                 raise purpose.no_job(question[1])
             case (_, said):
                 raise why.refused("pyslurm", said)
-
-
-def why_not(library: Library, *, asked_for: bool) -> str | None:
-    """Why pyslurm cannot be used, None where it can; empty where nobody asked for it and it is not installed."""
-    if not asked_for and importlib.util.find_spec("pyslurm") is None:
-        return ""
-    return library.why_not()
 
 
 def _job(row: Sequence[Any]) -> Job:

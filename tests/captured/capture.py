@@ -201,20 +201,22 @@ def refusals(capture: Capture) -> None:
     capture.ask("pending already: requeue", lambda door: door.requeue(7))
 
 
+QUESTIONS: dict[str, Callable[[Commands], object]] = {
+    "jobs": lambda door: door.jobs(),
+    "job": lambda door: door.job(1),
+    "nodes": lambda door: door.nodes([]),
+    "config": lambda door: door.config(),
+    "submit": lambda door: door.submit(SLEEP, arguments=["--hold"]),
+    "ping": lambda door: door.ping(),
+    **{name: lambda door, change=change: change(door, 1) for name, change in CHANGES.items()},
+    **{name: lambda door, alter=alter: alter(door, "n1") for name, alter in NODE_CHANGES.items()},
+}
+
+
 def away(capture: Capture, how: str, names: Sequence[str] = ()) -> None:
     """Every question to a slurmctld that does not answer, or those with these names."""
-    questions: dict[str, Callable[[Commands], object]] = {
-        "jobs": lambda door: door.jobs(),
-        "job": lambda door: door.job(1),
-        "nodes": lambda door: door.nodes([]),
-        "config": lambda door: door.config(),
-        "submit": lambda door: door.submit(SLEEP, arguments=["--hold"]),
-        "ping": lambda door: door.ping(),
-        **{name: lambda door, change=change: change(door, 1) for name, change in CHANGES.items()},
-        **{name: lambda door, alter=alter: alter(door, "n1") for name, alter in NODE_CHANGES.items()},
-    }
-    for name in names or questions:
-        capture.ask(f"{how}: {name}", questions[name])
+    for name in names or QUESTIONS:
+        capture.ask(f"{how}: {name}", QUESTIONS[name])
 
 
 def all_of_it(capture: Capture) -> str:

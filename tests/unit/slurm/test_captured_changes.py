@@ -10,6 +10,7 @@ import pytest
 
 from slurm_plugin.slurm import JobNotFoundError, SlurmAwayError
 from slurm_plugin.slurm.commands import Commands
+from tests.captured import capture
 from tests.captured.capture import CHANGES, NODE_CHANGES, REASON_OF_LINES, SLEEP, UNKNOWN_JOB
 from tests.unit.slurm.replay import Release
 from tests.unit.slurm.test_captured import OURS
@@ -85,15 +86,7 @@ def test_refused(slurm: Release, name: str, said: str) -> None:
     assert re.search(r"\n  (try|try the same script with|see it with): \S+", str(error))
 
 
-QUESTIONS: dict[str, Callable[[Commands], object]] = {
-    "jobs": lambda door: door.jobs(),
-    "job": lambda door: door.job(1),
-    "nodes": lambda door: door.nodes([]),
-    "config": lambda door: door.config(),
-    "submit": lambda door: door.submit(SLEEP, arguments=["--hold"]),
-    **{name: lambda door, change=change: change(door, 1) for name, change in CHANGES.items()},
-    **{name: lambda door, alter=alter: alter(door, "n1") for name, alter in NODE_CHANGES.items()},
-}
+QUESTIONS = {name: question for name, question in capture.QUESTIONS.items() if name != "ping"}  # which never raises
 # scontrol says no more of a job's change than that the answer made no sense: it may have been done.
 UNSURE = {"update_job", "requeue", "hold", "release"}
 
