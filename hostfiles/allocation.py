@@ -105,6 +105,12 @@ class Allocation(namedtuple("Allocation", "hosts job_id step_id distribution")):
         return sum(host.tasks for host in self.hosts)
 
     @property
+    def one_task_a_host(self) -> Allocation:
+        """The same hosts in a step that starts one task on each."""
+        hosts = tuple(Host(host.name, host.slots, 1, host.address, host.devices) for host in self.hosts)
+        return Allocation(hosts, self.job_id, self.step_id)
+
+    @property
     def places(self) -> tuple[tuple[int, int], ...]:
         """For each rank the index of its host and its rank there, as srun has SLURM_NODEID and SLURM_LOCALID."""
         return places([host.tasks for host in self.hosts], self.distribution)

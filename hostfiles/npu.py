@@ -22,7 +22,8 @@ _CONF: Final = "/etc/hccn.conf"
 
 # Where the ids of a node's devices stand, the first that is set. Slurm's own name the devices of the step or job;
 # ASCEND_VISIBLE_DEVICES is read by Ascend's container runtime, ASCEND_RT_VISIBLE_DEVICES by its driver.
-ID_VARIABLES: Final = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
+VISIBLE: Final = "ASCEND_RT_VISIBLE_DEVICES"
+ID_VARIABLES: Final = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "ASCEND_VISIBLE_DEVICES", VISIBLE)
 
 
 def conf_addresses(text: str) -> dict[int, str]:
@@ -96,6 +97,11 @@ def line(name: str, ip: str, devices: Iterable[Device]) -> str:
         f"{device.id}={device.ip}" + ("" if device.super_id is None else f"/{device.super_id}") for device in devices
     )
     return " ".join((name, ip, *words))
+
+
+def visible(text: str) -> str:
+    """The ids in a node's line, as its processes have them in VISIBLE: `0,1`."""
+    return ",".join(str(device.id) for device in _parsed(text)[2])
 
 
 def complete(allocation: Allocation, lines: Iterable[str]) -> Allocation:

@@ -10,6 +10,7 @@ the evaluator is last. Members on one host listen on ports that count up from th
 
 from __future__ import annotations
 
+import itertools
 import json
 
 from hostfiles.allocation import Allocation
@@ -25,14 +26,20 @@ def config(
 
     `ps` is the number of parameter servers; 0 is all-reduce. Raises HostfileError where no worker is left.
     """
-    members = _members(allocation.tasks, ps, chief, evaluator)
+    everybody = cluster(allocation, port, ps=ps, chief=chief, evaluator=evaluator)
     if not 0 <= task < allocation.tasks:
         raise HostfileError(f"task {task} of {allocation.tasks}; tasks count from 0")
-    cluster: dict[str, list[str]] = {}
-    for (kind, _), address in zip(members, _addresses(allocation, port), strict=True):
-        cluster.setdefault(kind, []).append(address)
-    kind, index = members[task]
-    return {"cluster": cluster, "environment": "cloud", "task": {"type": kind, "index": index}}
+    kind, index = [(kind, index) for kind, addresses in everybody.items() for index in range(len(addresses))][task]
+    return {"cluster": everybody, "environment": "cloud", "task": {"type": kind, "index": index}}
+
+
+def cluster(
+    allocation: Allocation, port: int, *, ps: int = 0, chief: bool = False, evaluator: bool = False
+) -> dict[str, list[str]]:
+    """The addresses of each type that there is; one type after the other they are in the order of the ranks."""
+    addresses = iter(_addresses(allocation, port))
+    counts = _counts(allocation.tasks, ps, chief, evaluator)
+    return {kind: list(itertools.islice(addresses, count)) for kind, count in counts.items() if count}
 
 
 def text(
@@ -44,16 +51,15 @@ def text(
     return f"export TF_CONFIG='{json.dumps(value)}'\n"  # names and numbers: no quote to escape
 
 
-def _members(tasks: int, ps: int, chief: bool, evaluator: bool) -> list[tuple[str, int]]:
-    """The type of each rank and its index among those of its type."""
+def _counts(tasks: int, ps: int, chief: bool, evaluator: bool) -> dict[str, int]:
+    """How many there are of each type, in the order of the ranks."""
     workers = tasks - ps - chief - evaluator
     if ps < 0 or workers < 1:
         raise HostfileError(
             f"{tasks} tasks, {ps} parameter servers, {int(chief)} chief and {int(evaluator)} evaluator; at least one"
             " task is left to be a worker"
         )
-    counts = {"chief": int(chief), "worker": workers, "ps": ps, "evaluator": int(evaluator)}
-    return [(kind, index) for kind, count in counts.items() for index in range(count)]
+    return {"chief": int(chief), "worker": workers, "ps": ps, "evaluator": int(evaluator)}
 
 
 def _addresses(allocation: Allocation, port: int) -> list[str]:

@@ -55,14 +55,15 @@ _SHELL_ONLY: Final = frozenset(
 )
 _CONTINUED: Final = "\\\n"
 _ESCAPED_IN_QUOTES: Final = tuple('$`"\\\n')
-_NOT_IN_A_WORD = re.compile(r"[\0\ud800-\udfff]")
+NOT_IN_A_WORD: Final = re.compile(r"[\0\ud800-\udfff]")
+NO_ARGUMENT: Final = "a NUL or half a surrogate pair; no program can be given one"
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=", re.ASCII)
 
 
 def split(text: str) -> tuple[str, ...]:
     """The words of a command, at least one. Raises ValueError: what was found, and how to write it."""
-    if _NOT_IN_A_WORD.search(text):
-        raise ValueError("a NUL or half a surrogate pair; no program can be given one")
+    if NOT_IN_A_WORD.search(text):
+        raise ValueError(NO_ARGUMENT)
     words = _Words(text.strip("\n")).read()
     if not words:
         raise ValueError("no words; a command begins with an executable, as in: python train.py")

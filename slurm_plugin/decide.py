@@ -10,6 +10,8 @@
 | failed | some failed | yes | requeue without them |
 | failed | some failed | no | fail with the program's own code |
 | failed | all fine, or nothing known | | fail with the program's own code |
+
+A hook beside the program (`ma-pre-start.sh` …) that fails counts as the program.
 """
 
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ from typing import Final, Literal
 
 DO_NOT_RESTART: Final = 93  # a program that ends with this is never restarted
 
+Phase = Literal["precheck", "hook", "program"]
+WHO: Final[Mapping[Phase, str]] = {"hook": "a hook beside the program", "program": "the program"}
 Condition = Literal["ok", "node_problem", "job_problem", "unknown", "unreachable"]
 # What keeps a job away from a node. `unknown` does not: what could not be measured is no fault.
 BAD: Final[frozenset[Condition]] = frozenset({"node_problem", "job_problem", "unreachable"})
@@ -33,9 +37,9 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One launch of the job's command, or the checks that kept it from starting."""
+    """One launch of the job's command, or the checks or the user's own hook that kept it from starting."""
 
-    phase: Literal["precheck", "program"]
+    phase: Phase
     code: int  # as a shell gives it: 128 + n after signal n
     nodes: Mapping[str, Health]
     told_to_end: bool = False
@@ -59,12 +63,13 @@ def decide(attempt: Attempt, left: int) -> Action:
         return Action("finish", 0, "the program ended with exit code 0")
     bad = {name: health for name, health in attempt.nodes.items() if health.condition in BAD}
     faults = "; ".join(f"{name} {health.what}" for name, health in bad.items())
-    if attempt.phase == "program" and attempt.code == DO_NOT_RESTART:
-        return Action("fail", attempt.code, f"the program asked not to be restarted (exit code {DO_NOT_RESTART})")
+    who = WHO.get(attempt.phase, "")
+    if attempt.phase != "precheck" and attempt.code == DO_NOT_RESTART:
+        return Action("fail", attempt.code, f"{who} asked not to be restarted (exit code {DO_NOT_RESTART})")
     if not bad:
-        return Action("fail", attempt.code, f"the program failed with {_words(attempt.code)}; its nodes are fine")
-    if attempt.phase == "program":
-        faults = f"the program failed with {_words(attempt.code)}, and {faults}"
+        return Action("fail", attempt.code, f"{who} failed with {_words(attempt.code)}; its nodes are fine")
+    if attempt.phase != "precheck":
+        faults = f"{who} failed with {_words(attempt.code)}, and {faults}"
     if left <= 0:
         return Action("fail", attempt.code, f"{faults}; no restart is left")
     return Action("requeue", attempt.code, faults, tuple(bad))

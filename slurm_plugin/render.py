@@ -3,10 +3,10 @@
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from slurm_plugin import commandline, durations, templates
+from slurm_plugin import durations, templates
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, Shape
 from slurm_plugin.spec import Spec
@@ -27,9 +27,8 @@ class Site:
 
 def script(spec: Spec, site: Site, source: str = "JOB.yaml") -> str:
     """The batch script; `source` names the spec's file in a comment."""
-    words = commandline.split(spec.command)
-    shape = Shape(spec.nodes, spec.slots, spec.launch, root=site.root, env=frozenset(spec.env))
-    launch = MODES[spec.mode].launch(words, shape)
+    shape = replace(spec.shape, root=site.root)
+    launch = MODES[spec.mode].launch(spec.words, shape)
     workdir = working_directory(spec, site)
     return templates.render(
         f"job/{spec.mode}.sh.j2",
@@ -38,16 +37,17 @@ def script(spec: Spec, site: Site, source: str = "JOB.yaml") -> str:
         mode=spec.mode,
         nodes=spec.nodes,
         slots=spec.slots,
-        launch_per=spec.launch,
         source=shlex.quote(source) if source.isprintable() else "JOB.yaml",
         env=tuple(spec.env.items()),
         workdir=workdir,
         note=launch.note,
+        launch=launch.shown if launch.argv != spec.words else "",
         slurm_plugin=site.command,
         retries=spec.retries,
         infiniband=spec.infiniband,
         checkpoint=_absolute(workdir, spec.checkpoint) if spec.checkpoint else "",
-        launch=" \\\n    ".join(map(shlex.join, launch.parts)),
+        options=tuple(_options(spec, shape)),
+        command=shlex.join(spec.words),
     )
 
 
@@ -76,12 +76,26 @@ def directive(option: str, value: str | int) -> str:
     return f"--{option}={text}" if _PLAIN.fullmatch(text) else f'--{option}="{text}"'
 
 
+def _options(spec: Spec, shape: Shape) -> Iterator[str]:
+    """What `job supervise` has to know of this mode and this job alone; `slurm_plugin.job` reads them."""
+    if shape.launch != "node":
+        yield f"--launch={shape.launch}"
+    if shape.options.ps:
+        yield f"--ps={shape.options.ps}"
+    yield from (f"--{name}" for name in ("chief", "evaluator") if getattr(shape.options, name))
+    if spec.mode == "ascend":
+        yield f"--messages={shape.options.messages}"
+        yield from () if shape.options.table else ("--no-table",)
+    if spec.prechecks:
+        yield f"--prechecks={','.join(spec.prechecks)}"
+
+
 def _directives(spec: Spec, workdir: str) -> Iterator[str]:
     yield directive("job-name", spec.name)
     yield directive("nodes", spec.nodes)
     yield directive("ntasks-per-node", spec.slots)
-    if spec.accelerators.gpu:
-        yield directive("gres", f"gpu:{spec.accelerators.gpu}")
+    if spec.accelerators.count:
+        yield directive("gres", f"{spec.accelerators.kind}:{spec.accelerators.count}")
     if spec.time:
         yield directive("time", durations.slurm_time(spec.time))
     yield directive("chdir", workdir)

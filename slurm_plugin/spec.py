@@ -2,18 +2,29 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from slurm_plugin import commandline, durations, validate, yamltext
 from slurm_plugin.errors import UsageError
+from slurm_plugin.modes import MODES, Options, Shape
+from slurm_plugin.modes.ascend import MESSAGES
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 
+if TYPE_CHECKING:
+    ModeName: TypeAlias = str
+    Messages: TypeAlias = str
+else:
+    ModeName, Messages = Literal[tuple(MODES)], Literal[MESSAGES]
+YesNo = Literal["yes", "no"]
+
 ANNOTATED_RETRIES: Final = "fault-tolerance/job-retry-num"
 ANNOTATED_UNCONDITIONAL: Final = "fault-tolerance/job-unconditional-retry"
+
+TASK_LAUNCH: Final = ("pytorch", "tensorflow")  # modes with both launches
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NOT_IN_ENV = re.compile(r"[\0\ud800-\udfff]")
@@ -58,9 +69,35 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Accelerators(_Part, frozen=True):
-    """Accelerators of each node, by Slurm's gres name."""
+    """Accelerators of each node, by Slurm's gres name: of one kind."""
 
     gpu: Count = 0
+    npu: Count = 0
+
+    @property
+    def kind(self) -> str:
+        """The gres name of those that there are; empty without any."""
+        return next((name for name in self.__struct_fields__ if getattr(self, name)), "")
+
+    @property
+    def count(self) -> int:
+        """How many a node has."""
+        return self.gpu or self.npu
+
+
+class TensorFlow(_Part, frozen=True):
+    """Which tasks of mode `tensorflow` are no workers."""
+
+    ps: Count = 0
+    chief: YesNo = "no"
+    evaluator: YesNo = "no"
+
+
+class Ascend(_Part, frozen=True):
+    """How processes of mode `ascend` find each other, and how much they tell."""
+
+    table: YesNo = "yes"
+    messages: Messages = "normal"
 
 
 class Annotations(_Part, frozen=True, rename={"retries": ANNOTATED_RETRIES, "unconditional": ANNOTATED_UNCONDITIONAL}):
@@ -80,7 +117,7 @@ class Spec(_Part, frozen=True, kw_only=True):
     """One job."""
 
     name: Name
-    mode: Literal["openmpi", "pytorch"]
+    mode: ModeName
     nodes: Nodes = 1
     accelerators: Accelerators = Accelerators()
     command: Command
@@ -92,12 +129,37 @@ class Spec(_Part, frozen=True, kw_only=True):
     retries: Retries = 0
     infiniband: Literal["auto", "yes", "no"] = "auto"
     launch: Literal["node", "task"] = "node"
+    tensorflow: TensorFlow | None = None
+    ascend: Ascend | None = None
+    prechecks: tuple[Literal["fabric"], ...] = ()
     metadata: Metadata = Metadata()
 
     @property
     def slots(self) -> int:
         """Processes that a node has room for: its accelerators, 1 without any (row C1)."""
-        return self.accelerators.gpu or 1
+        return self.accelerators.count or 1
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command's words; mode `script` is bash's to read (row C6). Raises ValueError for a wrong command."""
+        if self.mode == "script":
+            if commandline.NOT_IN_A_WORD.search(self.command):
+                raise ValueError(commandline.NO_ARGUMENT)
+            return ("bash", "-c", self.command)
+        return commandline.split(self.command)
+
+    @property
+    def shape(self) -> Shape:
+        """What its launch depends on."""
+        parts, cards = self.tensorflow or TensorFlow(), self.ascend or Ascend()
+        options = Options(
+            ps=parts.ps,
+            chief=parts.chief == "yes",
+            evaluator=parts.evaluator == "yes",
+            table=cards.table == "yes",
+            messages=cards.messages,
+        )
+        return Shape(self.nodes, self.slots, self.launch, env=frozenset(self.env), options=options)
 
 
 def load(data: bytes, source: str) -> Spec:
@@ -116,7 +178,7 @@ def load(data: bytes, source: str) -> Spec:
 def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
     """What is wrong with a spec beyond the type of each field."""
     try:
-        commandline.split(spec.command)
+        _ = spec.words
     except ValueError as error:
         yield Problem(("command",), f"found {error}")
     if spec.time is not None:
@@ -124,8 +186,7 @@ def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
             durations.seconds(spec.time)
         except ValueError as error:
             yield Problem(("time",), f"found {yamltext.found(spec.time)}; accepted: {error}")
-    if spec.launch == "task" and spec.mode != "pytorch":
-        yield Problem(("launch",), f"found 'task'; mode {spec.mode} accepts: node; mode pytorch: node, task")
+    yield from _mode_problems(spec)
     for name, value in spec.env.items():
         yield from _env_problems(name, value)
     annotations = spec.metadata.annotations
@@ -136,6 +197,27 @@ def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
     if annotations.unconditional == "true":
         text = f"restarts after any failure are not built yet; accepted: false; after a fault: {ANNOTATED_RETRIES}"
         yield Problem((*where, ANNOTATED_UNCONDITIONAL), text)
+
+
+def _mode_problems(spec: Spec) -> Iterator[Problem]:
+    """What does not go with the mode."""
+    if spec.mode == "single" and spec.nodes > 1:
+        others = ", ".join(name for name in MODES if name != "single")
+        yield Problem(("nodes",), f"found {spec.nodes}; mode single accepts: 1; modes with more: {others}")
+    if spec.launch == "task" and spec.mode not in TASK_LAUNCH:
+        accepted = f"mode {spec.mode} accepts: node; modes {' and '.join(TASK_LAUNCH)}: node, task"
+        yield Problem(("launch",), f"found 'task'; {accepted}")
+    for key in ("tensorflow", "ascend"):
+        if getattr(spec, key) is not None and spec.mode != key:
+            yield Problem((key,), f"found it in mode {spec.mode}; only mode {key} accepts it")
+    if spec.accelerators.gpu and spec.accelerators.npu:
+        yield Problem(("accelerators",), "found gpu and npu; accepted: one kind, as each has its slots")
+    members = spec.tensorflow or TensorFlow()
+    tasks = spec.nodes * (spec.slots if spec.launch == "task" else 1)
+    no_workers = members.ps + (members.chief == "yes") + (members.evaluator == "yes")
+    if no_workers >= tasks:
+        text = f"found {no_workers} servers, chief and evaluator in {tasks} task(s); accepted: fewer, one is a worker"
+        yield Problem(("tensorflow",), text)
 
 
 def _env_problems(name: str, value: str) -> Iterator[Problem]:

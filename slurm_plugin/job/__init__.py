@@ -1,27 +1,35 @@
-"""What a batch script calls: `job supervise` on the first node, `job barrier` on every node."""
+"""What a batch script calls: `job supervise` on the first node, `job barrier` and `job prestart` on every node."""
 
 import argparse
+import os
 import sys
 
+from hostfiles import HostfileError
 from slurm_plugin.errors import SlurmPluginError
-
-MODES = ("openmpi", "pytorch")
 
 
 def main(args: list[str]) -> int:
-    """Run one of the two; errors of ours are one line in the job's log and their own exit code."""
+    """Run one of them; errors of ours are one line in the job's log and their own exit code."""
     options = _parser().parse_args(args)
     try:
         if options.verb == "barrier":
             from slurm_plugin.job.barrier import answer  # noqa: PLC0415 - each of 10,000 nodes loads only its part
 
             return answer(sys.stdin)
+        if options.verb == "prestart":
+            from slurm_plugin.job import prestart  # noqa: PLC0415
+
+            request = prestart.Request(options.run_directory, options.directory, options.python, tuple(options.files))
+            return prestart.run(request, os.environ)
         from slurm_plugin.job.supervise import main as supervise  # noqa: PLC0415
 
         return supervise(options)
     except SlurmPluginError as error:
         print(f"[slurm_plugin] error,exiting: {error}", flush=True)
         return error.exit_code
+    except HostfileError as error:  # this allocation cannot be what the mode needs
+        print(f"[slurm_plugin] error,exiting: {error}", flush=True)
+        return 2
     except OSError as error:  # the job's own directory: full, read-only, gone
         print(f"[slurm_plugin] error,exiting: {error}", flush=True)
         return 1
@@ -31,12 +39,23 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slurm-plugin job", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     supervise = verbs.add_parser("supervise", help="check the nodes, launch the command, decide what follows")
-    supervise.add_argument("--mode", choices=MODES, required=True)
+    supervise.add_argument("--mode", required=True, help="how the command is launched (docs/modes.md)")
     supervise.add_argument("--launch", choices=("node", "task"), default="node", help="what one task is")
     supervise.add_argument("--slots", type=int, required=True, help="slots of every node in hostfiles")
     supervise.add_argument("--retries", type=int, default=0, help="restarts asked for; 0: no checks either")
     supervise.add_argument("--infiniband", choices=("auto", "yes", "no"), default="auto")
     supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
-    supervise.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the launch, as it is")
+    supervise.add_argument("--prechecks", default="", help="checks that this job asks for besides the site's: fabric")
+    supervise.add_argument("--ps", type=int, default=0, help="mode tensorflow: parameter servers")
+    supervise.add_argument("--chief", action="store_true", help="mode tensorflow: rank 0 is a chief")
+    supervise.add_argument("--evaluator", action="store_true", help="mode tensorflow: the last rank evaluates")
+    supervise.add_argument("--no-table", dest="table", action="store_false", help="mode ascend: no rank table")
+    supervise.add_argument("--messages", default="normal", help="mode ascend: what MindSpore and CANN tell")
+    supervise.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the user's own, as it is")
     verbs.add_parser("barrier", help="run on every node by supervise: checks as the job's user")
+    prestart = verbs.add_parser("prestart", help="run on every node by supervise: the hooks beside the program")
+    prestart.add_argument("--run-directory", required=True)
+    prestart.add_argument("--directory", required=True, help="the run's directory in it, by name")
+    prestart.add_argument("--python", default="python3", help="what runs a .py")
+    prestart.add_argument("files", nargs="+", metavar="FILE", help="after --: the hooks, in order")
     return parser

@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 import prechecks
-from hostfiles import nodelist
+from hostfiles import HostfileError, nodelist, npu
 from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT
 from slurm_plugin.decide import Condition, Health
 from slurm_plugin.hooks import node_directory
+from slurm_plugin.job import taskfile
 from slurm_plugin.slurm import steps
 
-TASK_FILE = "task.sh"
-SPARE = "/tmp/slurm_plugin."  # noqa: S108 - the user's own, where root's Prolog made no place; see templates/site/task_prolog
 # srun mixes the lines of different nodes whole only up to MAX_MSG_LEN, 1024 bytes (slurmd/slurmstepd/io.c).
 CHUNK = 600
 LINE = "slurm_plugin-answer"
+DEVICES = "devices"  # one key more than a report has
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 _RANK = {SKIPPED: 0, OK: 1, TIMEOUT: 2, ERROR: 2, FAILED: 3}
 _UNKNOWN = (TIMEOUT, ERROR)
@@ -43,6 +43,7 @@ class Request:
     check: bool  # whether this job asked for checks
     settings: Mapping[str, Any]  # the site's thresholds
     task_script: str | None = None  # what the TaskProlog is to source
+    devices: bool = False  # whether a rank table needs to know the node's Ascend devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Answers:
 
     reports: Mapping[str, prechecks.Report | None]
     complaint: str  # what srun itself said
+    devices: tuple[str, ...] = ()  # the nodes' lines about their Ascend devices, in the order of the reports
 
     @property
     def none(self) -> bool:
@@ -63,12 +65,15 @@ def ask(request: Request, command: Sequence[str], hosts: Sequence[str]) -> Answe
     deadline_s = request.settings["deadline_s"] + 15.0
     said = steps.one_task_a_node([*command, "job", "barrier"], hosts, json.dumps(asdict(request)), deadline_s)
     reports: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
+    devices: dict[str, str] = {}
     for node, text in joined(said.out.splitlines()).items():
         with suppress(prechecks.PrecheckError):
             report = prechecks.Report.from_json(text)
             if report.node == node and node in reports:
                 reports[node] = report
-    return Answers(reports, said.err.strip())
+                devices[node] = str(json.loads(text).get(DEVICES, ""))
+    lines = tuple(devices[node] for node in reports if devices.get(node))
+    return Answers(reports, said.err.strip(), lines)
 
 
 def split(node: str, text: str) -> list[str]:
@@ -98,10 +103,19 @@ def answer(stdin: TextIO) -> int:
     request = Request(**json.load(stdin))
     node = os.environ["SLURMD_NODENAME"]
     verdicts = _verdicts(request, node) if request.check else ()
-    if request.task_script is not None:
-        verdicts = (*verdicts, *_write_task_file(request, request.task_script))
-    report = prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts)
-    for line in split(node, report.to_json()):
+    script, devices = request.task_script, ""
+    if request.devices:
+        from slurm_plugin.job import ascend  # noqa: PLC0415 - what no other mode needs
+
+        try:
+            devices = ascend.line(node, os.environ, alone=nodelist.expand(request.hosts) == [node])
+            script = f"{script or ''}echo export {npu.VISIBLE}={npu.visible(devices)}\n"
+        except HostfileError as error:
+            verdicts = (*verdicts, prechecks.Verdict("npu-devices", FAILED, JOB_PROBLEM, str(error)))
+    if script is not None:
+        verdicts = (*verdicts, *_write_task_file(request, script))
+    report = json.loads(prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts).to_json())
+    for line in split(node, json.dumps({**report, DEVICES: devices})):
         print(line, flush=True)
     return 0
 
@@ -147,17 +161,10 @@ def _published(request: Request) -> prechecks.Report | None:
 
 def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, ...]:
     """Put the TaskProlog's file where only this user writes on this node; a verdict only where that fails."""
-    folder = f"{request.run_directory}/jobs/{request.directory}/user"
     try:
-        if not os.path.isdir(folder):  # noqa: PTH112 - our Prolog is switched off, or failed itself
-            folder = f"{SPARE}{request.directory}"  # the path that TaskProlog tries next
-            os.mkdir(folder, 0o700)  # noqa: PTH102 - never one that stands there: anybody may have made it
-        fresh = f"{folder}/.{TASK_FILE}.{os.getpid()}"
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:  # noqa: PTH123
-            file.write(script)
-        os.replace(fresh, f"{folder}/{TASK_FILE}")  # noqa: PTH105
+        taskfile.write(taskfile.folder(request.run_directory, request.directory), taskfile.TASK_FILE, script)
     except OSError as error:
-        what = f"{folder}: {error.strerror}; is the site's Prolog installed on this node?"
+        what = f"{error.filename}: {error.strerror}; is the site's Prolog installed on this node?"
         return (prechecks.Verdict("task-prolog", FAILED, JOB_PROBLEM, what),)
     return ()
 

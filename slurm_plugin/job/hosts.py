@@ -82,11 +82,12 @@ def _allocation(options: argparse.Namespace, environ: Mapping[str, str]) -> host
 
 
 def _port(options: argparse.Namespace, environ: Mapping[str, str], allocation: hostfiles.Allocation) -> int:
-    """The port of rank 0: in a job of ours (SLURM_PLUGIN_ATTEMPT) the one that its program has, whatever the step."""
+    """The port of rank 0: in a job of ours the one that its program was told, whatever the step."""
     if options.nodelist is not None:
         return master_port(allocation.job_id, 0)
-    step = 0 if "SLURM_PLUGIN_ATTEMPT" in environ else allocation.step_id
-    return master_port(allocation.job_id, restart_count(environ) + step)
+    return number(environ, "SLURM_PLUGIN_PORT") or master_port(
+        allocation.job_id, restart_count(environ) + allocation.step_id
+    )
 
 
 def _slots(text: str) -> int | list[int]:

@@ -1,6 +1,8 @@
 """The run of a job that a batch script finds itself in, read from Slurm's variables once."""
 
-from collections.abc import Mapping
+import errno
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import hostfiles
 from hostfiles import ports
 from slurm_plugin.errors import UsageError
 
+PORTS_TRIED = 64
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -50,3 +53,27 @@ def restart_count(environ: Mapping[str, str]) -> int:
 def master_port(job_id: int, restart: int) -> int:
     """The port of rank 0 in this run: another one after a restart, as the old one may still be held."""
     return ports.master_port(job_id, restart, ports.ephemeral_range(EPHEMERAL.read_text()))
+
+
+def free_port(job_id: int, restart: int, count: int, is_free: Callable[[int], bool]) -> int:
+    """The same port, or where something listens on it (or on one of the `count` from it on) the next of its series.
+
+    The first one again where all that are tried are taken: then the program says what is wrong.
+    """
+    ephemeral = ports.ephemeral_range(EPHEMERAL.read_text())
+    series = [ports.master_port(job_id, restart, ephemeral, again=again) for again in range(PORTS_TRIED)]
+    return next((port for port in series if all(map(is_free, range(port, min(port + count, 65536))))), series[0])
+
+
+def is_free(port: int) -> bool:
+    """Whether a program could listen on a port of this machine, on every address of both families."""
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):  # noqa: S104 - as rank 0 does
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as listener:
+                if family == socket.AF_INET6:
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listener.bind((address, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False  # a machine without IPv6 has other errors
+    return True

@@ -17,13 +17,12 @@ from typing import Any
 import prechecks
 from hostfiles import nodelist
 from slurm_plugin import compiled, grant, token
-from slurm_plugin.decide import Action, Attempt, Health, decide
-from slurm_plugin.hooks import node_directory
+from slurm_plugin.decide import WHO, Action, Attempt, Health, Phase, decide
 from slurm_plugin.job import barrier, files
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
-from slurm_plugin.job.run import Run, from_environment, master_port
-from slurm_plugin.modes import MODES
+from slurm_plugin.job.prepare import Preparation
+from slurm_plugin.job.run import Run, from_environment
 from slurm_plugin.slurm import Job, Slurm, SlurmError, connect
 from slurm_plugin.slurm.patience import Patience
 
@@ -75,35 +74,44 @@ class Supervisor:
     def __init__(
         self, options: argparse.Namespace, run: Run, site: Mapping[str, Any], door: Slurm, environ: Mapping[str, str]
     ) -> None:
-        self.options, self.job, self.site, self.door, self.environ = options, run, site, door, environ
-        self.mode = MODES[options.mode]
+        self.options, self.job, self.door = options, run, door
         self.files = files.directory(Path.cwd(), run.job_id)
-        self.port = master_port(run.job_id, run.restart)
-        self.node_directory = node_directory.name(run.job_id, run.restart)
+        self.preparation = Preparation(options, run, site, environ, say)
 
     def attempt(self, launcher: Launcher) -> Action:
         """One attempt, from its first line to the action that follows it."""
-        started, reason = time.time(), self._opening()
-        task_script = self.mode.task_script(self.job.allocation, port=self.port, launch=self.options.launch)
+        started, reason, answers = time.time(), self._opening(), None
         nodes: Mapping[str, Health] = {}
-        if self.options.retries or task_script is not None:
-            answers = self._ask("barrier", task_script)
+        if self.options.retries or self.preparation.asks:
+            answers = self._ask("barrier")
             if launcher.told_to_end or (answers.none and not self._runs()):
                 return Action("finish", ENDED_BY_SLURM, "Slurm took the nodes back before the program started")
             nodes = self._show(answers)
         attempt = Attempt("precheck", 1, nodes)
         if decide(attempt, 1).kind != "requeue":
-            code = launcher.run(self.options.command, self._environment(reason, task_script), say)
+            phase, code = self._run(launcher, reason, answers)
             if code and self.options.retries and not launcher.told_to_end:
-                say(f"the program failed with exit code {code}; looking at its nodes again")
+                say(f"{WHO[phase]} failed with exit code {code}; looking at its nodes again")
                 nodes = self._show(self._recheck(launcher))
-            attempt = Attempt("program", code, nodes, launcher.told_to_end)
+            attempt = Attempt(phase, code, nodes, launcher.told_to_end)
         action = decide(attempt, 1)
         if action.kind == "requeue":  # only then does it matter how many are left: Slurm may be away, and be waited for
             left = self._left(launcher)
             action = decide(replace(attempt, told_to_end=launcher.told_to_end), left)
         self._record(attempt, action, started)
         return action
+
+    def _run(self, launcher: Launcher, reason: str, answers: barrier.Answers | None) -> tuple[Phase, int]:
+        """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""
+        self.preparation.write(answers)
+        if self.preparation.hooks:
+            step = self.preparation.hook_step(_ourselves())
+            if code := launcher.run(step, self.preparation.environment(reason, launched=False), say):
+                return "hook", code
+        launch = self.preparation.launch()
+        if launch.argv != self.preparation.words:
+            say(f"launch: {launch.shown}")
+        return "program", launcher.run(launch.argv, self.preparation.environment(reason, launched=True), say)
 
     def _opening(self) -> str:
         """Say which attempt this is; why it is not the first, with the nodes that were left out. Returns the reason."""
@@ -126,27 +134,15 @@ class Supervisor:
         )
         return reason
 
-    def _ask(self, hook: str, task_script: str | None) -> barrier.Answers:
+    def _ask(self, hook: str) -> barrier.Answers:
         """Ask every node."""
-        auto = self.job.partition in self.site["infiniband_partitions"]
-        request = barrier.Request(
-            hook=hook,
-            job_id=self.job.job_id,
-            directory=self.node_directory,
-            run_directory=self.site["run_directory"],
-            hosts=nodelist.fold(self.job.nodes),
-            infiniband=auto if self.options.infiniband == "auto" else self.options.infiniband == "yes",
-            check=self.options.retries > 0,
-            settings=self.site["prechecks"],
-            task_script=task_script,
-        )
-        return barrier.ask(request, _ourselves(), self.job.nodes)
+        return barrier.ask(self.preparation.question(hook), _ourselves(), self.job.nodes)
 
     def _recheck(self, launcher: Launcher) -> barrier.Answers:
         """Ask every node again; where none answers, once more when Slurm does: no step starts while it is away."""
-        answers = self._ask("recheck", None)
+        answers = self._ask("recheck")
         if answers.none and self._job(launcher) is not None:
-            answers = self._ask("recheck", None)
+            answers = self._ask("recheck")
         return answers
 
     def _job(self, launcher: Launcher) -> Job | None:
@@ -176,30 +172,6 @@ class Supervisor:
             return self.door.job(self.job.job_id).state == "RUNNING"
         except SlurmError:
             return True
-
-    def _environment(self, reason: str, task_script: str | None) -> dict[str, str]:
-        """What the command gets: the caller's environment, the mode's variables, and what we tell the program."""
-        hostfile = self.mode.hostfile(self.job.allocation)
-        path = self.files / "hostfile"
-        if hostfile is not None:
-            files.write(path, hostfile)
-        ours = {
-            "SLURM_PLUGIN_ATTEMPT": str(self.job.restart),
-            "SLURM_PLUGIN_RESTART": str(int(self.job.restart > 0)),
-            "SLURM_PLUGIN_REASON": reason,
-            "SLURM_PLUGIN_CHECKPOINT": self.options.checkpoint,
-        }
-        if hostfile is not None:
-            ours["SLURM_PLUGIN_HOSTFILE"] = str(path)
-        if task_script is not None:
-            ours["SLURM_PLUGIN_LAUNCH"] = self.node_directory
-        variables = self.mode.variables(
-            self.job.allocation,
-            port=self.port,
-            hostfile_path=str(path) if hostfile is not None else None,
-            launch=self.options.launch,
-        )
-        return {**self.environ, **variables, **ours}
 
     def _left(self, launcher: Launcher) -> int:
         """Restarts still granted, as the controller knows them; a controller that is away is waited for."""

@@ -1,52 +1,99 @@
 """What a mode is: how a command is launched on a job's nodes, and what it finds there. Standard library only."""
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from hostfiles import Allocation
+
+LONGEST_SHOWN = 2000
+HOSTFILE = "hostfile"  # the file of a mode that SLURM_PLUGIN_HOSTFILE names
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a spec says to one mode alone."""
+
+    ps: int = 0  # tensorflow: parameter servers; 0 is all-reduce
+    chief: bool = False  # tensorflow: rank 0 is a chief, no worker
+    evaluator: bool = False  # tensorflow: the last rank evaluates
+    table: bool = True  # ascend: with a rank table; without, MindSpore's dynamic cluster
+    messages: str = "normal"  # ascend: how much MindSpore and CANN tell: normal, high-performance, diagnosis
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A job before it has nodes."""
+    """How large a job is, and what else its launch depends on: known before it has nodes."""
 
     nodes: int
     slots: int  # processes that a node has room for: its accelerators, 1 without any
     launch: str = "node"  # what one task of the step is: `node`, a launcher on each node; `task`, one rank
-    root: bool = False  # whether root submits the job
-    env: frozenset[str] = frozenset()  # names of the variables that the user sets
+    root: bool = False  # whether root runs it
+    env: frozenset[str] = frozenset()  # names of the variables that are set
+    hostfile: str = "$SLURM_PLUGIN_HOSTFILE"  # its path, once there is one
+    options: Options = field(default_factory=Options)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A job on its nodes."""
+
+    allocation: Allocation
+    port: int  # where rank 0 listens
+    directory: str  # the job's own, absolute: where the mode's files are
+    launch: str = "node"
+    interface: str = ""  # the network interface of the first node's own address, where it is known
+    address: str = ""  # that address
+    options: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The words that start a job, part by part, the user's own last; `note` says what was done to those.
+    """The words that start a job, and a sentence that says what was done to the user's own."""
 
-    There is no text of the user in the note: it becomes a comment of a script.
-    """
-
-    parts: tuple[tuple[str, ...], ...]
-    note: str
+    argv: tuple[str, ...]
+    note: str  # without any text of the user
 
     @property
-    def argv(self) -> tuple[str, ...]:
-        """All the words."""
-        return tuple(word for part in self.parts for word in part)
+    def shown(self) -> str:
+        """The words as one line for people, cut off at 2000 characters: `?` for what cannot be printed, and of a word of
+        several lines the first."""
+        text = shlex.join(word if "\n" not in word else f"{word.partition(chr(10))[0]} ..." for word in self.argv)
+        line = "".join(char if char.isprintable() else "?" for char in text[:LONGEST_SHOWN])
+        return line if len(text) <= LONGEST_SHOWN else f"{line}..."
 
 
-class Mode(Protocol):
-    """One way to launch: `launch` runs at submission, the rest on the first node."""
+class Mode:
+    """One way to launch. `launch` also runs at submission, to show it; the rest runs on the first node."""
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
-        """The words that the batch script runs, for the words that the user wrote (at least one)."""
+        """The words that are run, for the words that the user wrote (at least one); these stay whole and in order."""
+        raise NotImplementedError
 
-    def hostfile(self, allocation: Allocation) -> str | None:
-        """The text of the hostfile, None where the mode has none."""
+    def files(self, place: Place) -> Mapping[str, str]:
+        """The files of the job's directory that the launch reads, by name; `HOSTFILE` is the one users are told of."""
+        return {}
 
-    def variables(
-        self, allocation: Allocation, *, port: int, hostfile_path: str | None, launch: str
-    ) -> Mapping[str, str]:
+    def defaults(self, place: Place) -> Mapping[str, str]:
+        """Variables that the user's own and those of a hook replace."""
+        return {}
+
+    def variables(self, place: Place) -> Mapping[str, str]:
         """What the launch finds in its environment, the same for every task."""
+        return {}
 
-    def task_script(self, allocation: Allocation, *, port: int, launch: str) -> str | None:
+    def task_script(self, place: Place) -> str | None:
         """Lines of sh that TaskProlog sources in each task: they print `export NAME=value`. None: nothing differs."""
+        return None
+
+    def by_address(self, options: Options) -> bool:
+        """Whether it needs the address of the first node, which a name service that hangs may cost seconds."""
+        return False
+
+    def by_devices(self, options: Options) -> bool:
+        """Whether it needs every node's accelerators: a rank table."""
+        return False
+
+    def ports(self, place: Place) -> int:
+        """How many ports, from `place.port` on, are to be free on the first node."""
+        return 1

@@ -7,23 +7,24 @@ options, Open MPI 6 takes `--bind-to` and `--map-by` with two dashes only; 4 and
 
 import re
 from pathlib import PurePosixPath
-from typing import Final
+from typing import ClassVar, Final
 
-from hostfiles import Allocation
 from hostfiles import openmpi as hostfile_format
-from slurm_plugin.modes.base import Launch, Shape
+from slurm_plugin.modes.base import HOSTFILE, Launch, Mode, Place, Shape
 
 _LAUNCHERS: Final = frozenset({"mpirun", "mpiexec", "orterun", "prterun", "srun"})
 _NAMES_MPIRUN = re.compile(r"\b(?:mpirun|mpiexec)\b")
 
 
-class OpenMpi:
+class OpenMpi(Mode):
     """Mode `openmpi`."""
+
+    launchers: ClassVar[frozenset[str]] = _LAUNCHERS
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Put mpirun before a command that names none; one that does is left alone, wherever it names it (row C1)."""
-        if PurePosixPath(words[0]).name in _LAUNCHERS or any(map(_NAMES_MPIRUN.search, words)):
-            return Launch((words,), "The command names its launcher: left as it is, started once, on the first node.")
+        if PurePosixPath(words[0]).name in self.launchers or any(map(_NAMES_MPIRUN.search, words)):
+            return Launch(words, "The command names its launcher: left as it is, started once, on the first node.")
         processes = shape.nodes * shape.slots
         prefix = (
             "mpirun",
@@ -32,19 +33,13 @@ class OpenMpi:
             *("-x", "NCCL_DEBUG" if "NCCL_DEBUG" in shape.env else "NCCL_DEBUG=INFO"),
             *("-x", "LD_LIBRARY_PATH", "-x", "PATH", "-mca", "pml", "ob1", "-mca", "btl", "^openib"),
         )
-        return Launch(
-            (prefix, words),
-            f"The command names no mpirun: it was put before it, one rank a slot, {processes} in all.",
-        )
+        note = f"The command names no mpirun: it was put before it, one rank a slot, {processes} in all."
+        return Launch((*prefix, *words), note)
 
-    def hostfile(self, allocation: Allocation) -> str | None:
+    def files(self, place: Place) -> dict[str, str]:
         """`host slots=N` lines."""
-        return hostfile_format.text(allocation)
+        return {HOSTFILE: hostfile_format.text(place.allocation)}
 
-    def variables(self, allocation: Allocation, *, port: int, hostfile_path: str | None, launch: str) -> dict[str, str]:
-        """Where mpirun finds the hostfile."""
-        return hostfile_format.variables(hostfile_path) if hostfile_path else {}
-
-    def task_script(self, allocation: Allocation, *, port: int, launch: str) -> str | None:
-        """Nothing: mpirun tells each rank who it is."""
-        return None
+    def variables(self, place: Place) -> dict[str, str]:
+        """Where mpirun finds them."""
+        return hostfile_format.variables(f"{place.directory}/{HOSTFILE}")

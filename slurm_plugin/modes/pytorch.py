@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from hostfiles import Allocation
 from hostfiles import pytorch as hostfile_format
 from slurm_plugin.errors import UsageError
-from slurm_plugin.modes.base import Launch, Shape
+from slurm_plugin.modes import step
+from slurm_plugin.modes.base import Launch, Mode, Place, Shape
 
 _PYTHON = re.compile(r"python(?:3(?:\.[0-9]+)?)?", re.ASCII)
 _STARTS_EVERYWHERE: Final = frozenset({"srun", "mpirun", "mpiexec", "orterun", "prterun"})
@@ -26,56 +26,43 @@ LAUNCHER: Final = (
     ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"'
 )
 
-_NODE: Final = {"RANK": "SLURM_NODEID"}
+_NODE: Final = {"RANK": "$SLURM_NODEID"}
 _TASK: Final = {
-    "RANK": "SLURM_PROCID",
-    "ROLE_RANK": "SLURM_PROCID",
-    "LOCAL_RANK": "SLURM_LOCALID",
-    "GROUP_RANK": "SLURM_NODEID",
+    "RANK": "$SLURM_PROCID",
+    "ROLE_RANK": "$SLURM_PROCID",
+    "LOCAL_RANK": "$SLURM_LOCALID",
+    "GROUP_RANK": "$SLURM_NODEID",
 }
 
 
-class PyTorch:
+class PyTorch(Mode):
     """Mode `pytorch`."""
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Start the command on every node with srun; `python train.py` through torch.distributed.run (row C3)."""
         if PurePosixPath(words[0]).name in _STARTS_EVERYWHERE:
-            return Launch((words,), "The command starts its own tasks: left as it is, started once, on the first node.")
+            return Launch(words, "The command starts its own tasks: left as it is, started once, on the first node.")
         if shape.launch == "task":
-            return Launch((_srun(shape.nodes, shape.slots), words), "The command is left as it is: one task a rank.")
+            return Launch(
+                (*step.srun(shape.nodes, shape.slots), *words), "The command is left as it is: one task a rank."
+            )
         program = _program(words)
         if program is None:
             note = "The command names its launcher, or is no Python program: left as it is, started once a node."
-            return Launch((_srun(shape.nodes, 1), words), note)
+            return Launch((*step.srun(shape.nodes, 1), *words), note)
         note = (
             f"The command names no launcher: torch.distributed.run starts it, once a node, {shape.slots} rank(s) each."
         )
-        return Launch((_srun(shape.nodes, 1), ("bash", "-c", LAUNCHER), (words[0], *program)), note)
+        return Launch((*step.srun(shape.nodes, 1), "bash", "-c", LAUNCHER, words[0], *program), note)
 
-    def hostfile(self, allocation: Allocation) -> str | None:
-        """None: ranks find each other through MASTER_ADDR."""
-        return None
-
-    def variables(self, allocation: Allocation, *, port: int, hostfile_path: str | None, launch: str) -> dict[str, str]:
+    def variables(self, place: Place) -> dict[str, str]:
         """The rendezvous: MASTER_ADDR, MASTER_PORT, and how many there are."""
-        first, differs = _first(allocation, port, launch)
+        first, differs = _first(place)
         return {name: value for name, value in first.items() if name not in differs}
 
-    def task_script(self, allocation: Allocation, *, port: int, launch: str) -> str | None:
+    def task_script(self, place: Place) -> str | None:
         """RANK, and for ranks their place on the node, from Slurm's numbers of the task."""
-        _, differs = _first(allocation, port, launch)
-        return "".join(f"printf 'export %s=%s\\n' {name} \"${source}\"\n" for name, source in differs.items())
-
-
-def _srun(nodes: int, tasks: int) -> tuple[str, ...]:
-    """A step on all nodes that ends when one task fails.
-
-    Without --exact and --cpus-per-task a step gets every CPU, and without --gres every accelerator, that the job has on
-    the node (srun(1)): right for one launcher a node. --export=ALL also where the job came with `sbatch --export=NONE`.
-    """
-    counts = (f"--nodes={nodes}", f"--ntasks={nodes * tasks}", f"--ntasks-per-node={tasks}")
-    return ("srun", *counts, "--kill-on-bad-exit=1", "--export=ALL")
+        return step.exports(_first(place)[1])
 
 
 def _program(words: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -94,10 +81,11 @@ def _program(words: tuple[str, ...]) -> tuple[str, ...] | None:
     return ("--no_python", *words)  # options of the interpreter: it is run exactly as written
 
 
-def _first(allocation: Allocation, port: int, launch: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The variables of the first task, and those of them that differ with the Slurm variable that has their value."""
-    if launch == "task":
+def _first(place: Place) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The variables of the first task, and those of them that differ with the sh words that have their value."""
+    allocation = place.allocation
+    if place.launch == "task":
         if len({host.tasks for host in allocation.hosts}) > 1:
             raise UsageError(f"{allocation.nodelist}: unlike numbers of tasks; submit with --ntasks-per-node")
-        return hostfile_format.rank_variables(allocation, 0, port), _TASK
-    return hostfile_format.node_variables(allocation, 0, port), _NODE
+        return hostfile_format.rank_variables(allocation, 0, place.port), _TASK
+    return hostfile_format.node_variables(allocation, 0, place.port), _NODE

@@ -31,15 +31,19 @@ def first_failure(line: bytes) -> int | None:
     return None if number is None else 128 + number
 
 
-def one_task_a_node(argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float) -> Result:
-    """Run `argv` once on each host with `text` on stdin; what was written until then where the deadline passes.
+def on_each_node(hosts: Sequence[str], *, stop: bool = False) -> tuple[str, ...]:
+    """The words before a program that run it once on each host; `stop` ends all where one fails.
 
     The step overlaps with others, so it needs no free CPU.
     """
     count = str(len(hosts))
-    step = ["srun", "--quiet", "--overlap", "--nodes", count, "--ntasks", count, "--ntasks-per-node=1"]
-    step += [f"--nodelist={nodelist.fold(hosts)}", "--kill-on-bad-exit=0", "--export=ALL", "--"]
+    step = ("srun", "--quiet", "--overlap", "--nodes", count, "--ntasks", count, "--ntasks-per-node=1")
+    return (*step, f"--nodelist={nodelist.fold(hosts)}", f"--kill-on-bad-exit={int(stop)}", "--export=ALL", "--")
+
+
+def one_task_a_node(argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float) -> Result:
+    """Run `argv` once on each host with `text` on stdin; what was written until then where the deadline passes."""
     try:
-        return run([*step, *argv], deadline_s=deadline_s, environ=os.environ, text=text)
+        return run([*on_each_node(hosts), *argv], deadline_s=deadline_s, environ=os.environ, text=text)
     except FileNotFoundError as error:
         raise MissingError("srun was not found on the PATH of the batch script") from error

@@ -127,6 +127,7 @@ def test_openmpi_leaves_a_command_with_mpirun_alone(cluster: Sandbox) -> None:
     script = script_of(cluster, job)
     assert job.end() == "COMPLETED", job.log
     assert script[-1].strip() == f"-- {command}"
+    assert "[slurm_plugin] launch:" not in job.log
     ours = [line for line in job.log.splitlines() if line.startswith("[slurm_plugin]")]
     assert sorted(set(job.log.splitlines()) - set(ours)) == ["0 n1 none", "1 n2 none", "2 n3 none"]
 
@@ -162,7 +163,8 @@ def test_pytorch_trains_with_ddp(cluster: Sandbox, launch: str) -> None:
         env={"OMP_NUM_THREADS": "1", **LIBUV},
     )
     assert job.end() == "COMPLETED", job.log
-    assert ("-m torch.distributed.run" in "\n".join(script_of(cluster, job))) is (launch == "node")
+    (launched,) = [line for line in job.log.splitlines() if line.startswith("[slurm_plugin] launch: srun")]
+    assert ("-m torch.distributed.run" in launched) is (launch == "node")
     found: list[dict[str, Any]] = [json.loads((job.directory / f"rank{rank}.json").read_text()) for rank in range(4)]
     places = [(rank["world"], rank["node"], rank["local"]) for rank in found]
     assert places == [(4, "n1", "0"), (4, "n1", "1"), (4, "n2", "0"), (4, "n2", "1")]
@@ -267,12 +269,15 @@ def test_a_command_that_is_not_there_is_named(cluster: Sandbox, mode: str) -> No
 
 def test_a_program_is_told_its_attempt_and_its_checkpoint(cluster: Sandbox) -> None:
     """The first attempt is 0 and no restart; the checkpoint directory is absolute whatever the spec says."""
-    command = "bash -c 'env | grep ^SLURM_PLUGIN_ | grep -v -e _LAUNCH= -e _BACKEND= | sort'"
+    command = "bash -c 'env | grep ^SLURM_PLUGIN_ | grep -v -e _LAUNCH= -e _BACKEND= | sort; echo at $MASTER_PORT'"
     job = submit(cluster, "told", nodes=1, command=command, checkpoint="deep/checkpoints")
     assert job.end() == "COMPLETED"
+    (port,) = [line.removeprefix("at ") for line in job.log.splitlines() if line.startswith("at ")]
     assert [line for line in job.log.splitlines() if line.startswith("SLURM_PLUGIN_")] == [
         "SLURM_PLUGIN_ATTEMPT=0",
         "SLURM_PLUGIN_CHECKPOINT=/home/alice/told/deep/checkpoints",
+        f"SLURM_PLUGIN_DIRECTORY=/home/alice/told/.slurm_plugin/{job.id}",
+        f"SLURM_PLUGIN_PORT={port}",
         "SLURM_PLUGIN_REASON=",
         "SLURM_PLUGIN_RESTART=0",
     ]

@@ -21,7 +21,7 @@ unset SLURM_EXPORT_ENV
 cd /root
 
 # The command names no mpirun: it was put before it, one rank a slot, 1 in all.
+#   mpirun --allow-run-as-root -np 1 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl '^openib' ./a.out
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 exec "$slurm_plugin" job supervise --mode=openmpi --retries=0 --slots=1 --infiniband=auto \
-    -- mpirun --allow-run-as-root -np 1 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl '^openib' \
-    ./a.out
+    -- ./a.out

@@ -18,9 +18,8 @@ set -euo pipefail
 cd /home/ada/runs
 
 # The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python hello.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=pytorch --launch=node --retries=1 --slots=2 --infiniband=auto \
+exec "$slurm_plugin" job supervise --mode=pytorch --retries=1 --slots=2 --infiniband=auto \
     --checkpoint=/home/ada/runs/checkpoints \
-    -- srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL \
-    bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \
-    python hello.py
+    -- python hello.py

@@ -41,6 +41,21 @@ SCRIPTS = {
     "pytorch-hello": ((ROOT / "examples/pytorch-hello.yaml").read_bytes(), HOME),
     "pytorch-everything": (EVERYTHING, HOME),
     "pytorch-task": (b"name: ranks\nmode: pytorch\nnodes: 2\ncommand: python train.py\nlaunch: task\n", HOME),
+    "single": (b"name: one\nmode: single\ncommand: ./a.out\n", HOME),
+    "mpich": (b"name: ring\nmode: mpich\nnodes: 2\ncommand: ./a.out 3\n", HOME),
+    "intelmpi": (b"name: ring\nmode: intelmpi\nnodes: 2\ncommand: ./a.out 3\n", HOME),
+    "horovod": (b"name: hvd\nmode: horovod\nnodes: 2\naccelerators: {gpu: 4}\ncommand: python train.py\n", HOME),
+    "deepspeed": (b"name: ds\nmode: deepspeed\nnodes: 2\ncommand: deepspeed train.py --deepspeed\n", HOME),
+    "tensorflow": (
+        b"name: tf\nmode: tensorflow\nnodes: 4\ntensorflow: {ps: 1, chief: yes, evaluator: yes}\ncommand: python t.py\n",
+        HOME,
+    ),
+    "ascend": (b"name: np\nmode: ascend\nnodes: 2\naccelerators: {npu: 8}\ncommand: python train.py\n", HOME),
+    "ascend-cluster": (
+        b"name: ms\nmode: ascend\naccelerators: {npu: 8}\nascend: {table: no, messages: diagnosis}\ncommand: python x\n",
+        HOME,
+    ),
+    "script": (b"name: any\nmode: script\nprechecks: [fabric]\ncommand: |\n  export A=1\n  ./x || sleep 5h\n", HOME),
     "openmpi-own-mpirun": (b"name: own\nmode: openmpi\nnodes: 2\ncommand: mpirun -np 4 ./a.out\n", HOME),
     "openmpi-root": (b"name: small\nmode: openmpi\ncommand: ./a.out\n", Site("/root", COMMAND, root=True)),
 }
@@ -89,12 +104,8 @@ def test_every_word_reaches_supervise_as_it_was_written(tmp_path: Path) -> None:
     assert run(script(spec, Site(str(tmp_path), str(tmp_path / "slurm-plugin"))), tmp_path) == [
         str(workdir),
         "it's $HOME, `date`\nand a second line\n#SBATCH --comment=x",
-        *("job", "supervise", "--mode=pytorch", "--launch=node", "--retries=3", "--slots=8", "--infiniband=yes"),
+        *("job", "supervise", "--mode=pytorch", "--retries=3", "--slots=8", "--infiniband=yes"),
         *("--checkpoint=/scratch/ada/checkpoints", "--"),
-        *("srun", "--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--export=ALL"),
-        *("bash", "-c"),
-        'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK"'
-        ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"',
         *("/opt/conda/envs/train/bin/python", "train.py", "--name", "two words", "--note", "it's"),
     ]
 

@@ -89,11 +89,11 @@ metadata: 3
         "  line 1: name: found 'a b'; accepted: a name of up to 64 letters, digits, `.`, `_` and `-`, the first a"
         " letter or digit\n"
         "  line 1: command: missing; accepted: a command that begins with an executable\n"
-        "  line 2: mode: found 'pytroch'; accepted: openmpi, pytorch; did you mean pytorch?\n"
+        "  line 2: mode: found 'pytroch'; accepted: single, openmpi, mpich, intelmpi, horovod, pytorch, deepspeed, tensorflow, ascend, script; did you mean pytorch?\n"
         "  line 3: nodes: found '0'; accepted: a whole number from 1 to 65536\n"
-        "  line 5: accelerators.gpus: unknown key; accepted: gpu; did you mean gpu?\n"
+        "  line 5: accelerators.gpus: unknown key; accepted: gpu, npu; did you mean gpu?\n"
         "  line 6: retires: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-        " output, checkpoint, retries, infiniband, launch, metadata; did you mean retries?\n"
+        " output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata; did you mean retries?\n"
         "  line 7: env.X: found a list; accepted: a text\n"
         "  line 8: metadata: found '3'; accepted: {annotations: {fault-tolerance/job-retry-num: a whole number from 0"
         " to 128, fault-tolerance/job-unconditional-retry: true, false}}\n"
@@ -107,13 +107,13 @@ ONE_PROBLEM = {
     "nodes: 2.5": "line 4: nodes: found '2.5'; accepted: a whole number from 1 to 65536",
     "nodes:": "line 4: nodes: found nothing; accepted: a whole number from 1 to 65536",
     "accelerators: {gpu: -1}": "line 4: accelerators.gpu: found '-1'; accepted: a whole number from 0 to 1024",
-    "accelerators: 4": "line 4: accelerators: found '4'; accepted: {gpu: a whole number from 0 to 1024}",
+    "accelerators: 4": "line 4: accelerators: found '4'; accepted: {gpu: a whole number from 0 to 1024, npu: a whole number from 0 to 1024}",
     "retries: 129": "line 4: retries: found '129'; accepted: a whole number from 0 to 128",
     "infiniband: true": "line 4: infiniband: found 'true'; accepted: auto, yes, no",
     "infiniband: Yes": "line 4: infiniband: found 'Yes'; accepted: auto, yes, no; did you mean yes?",
     "time: 4 hours": "line 4: time: found '4 hours'; accepted: 90s, 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS,"
     " D-HH, D-HH:MM, D-HH:MM:SS",
-    "launch: task": "line 4: launch: found 'task'; mode openmpi accepts: node; mode pytorch: node, task",
+    "launch: task": "line 4: launch: found 'task'; mode openmpi accepts: node; modes pytorch and tensorflow: node, task",
     'output: "a\\n#SBATCH --uid=0"': f"line 4: output: found 'a\\n#SBATCH --uid=0'; accepted: {PATH_RULE}",
     'output: "a\\\\b"': f"line 4: output: found 'a\\\\b'; accepted: {PATH_RULE}",
     "checkpoint: $HOME/x": f"line 4: checkpoint: found '$HOME/x'; accepted: {PATH_RULE}",
@@ -126,9 +126,9 @@ ONE_PROBLEM = {
     'env: {A: "\\0"}': "line 4: env.A: the value has a NUL or half a surrogate pair in it; no variable can hold that",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
     '"\\e[2J\\ud800": 1': "line 4: ?[2J?: unknown key; accepted: name, mode, nodes, accelerators, command, env,"
-    " workdir, time, output, checkpoint, retries, infiniband, launch, metadata",
+    " workdir, time, output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata",
     "<<: {a: b}": "line 4: <<: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-    " output, checkpoint, retries, infiniband, launch, metadata",
+    " output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata",
 }
 
 

@@ -151,16 +151,17 @@ def test_in_a_step_the_answer_is_for_who_asks(environ: pytest.MonkeyPatch, capsy
 def test_the_port_of_a_step(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Steps side by side have ports of their own; in a job of ours every step tells the one that the program has."""
     said = []
-    for step, ours in ((None, None), ("0", None), ("1", None), ("1", "0")):
+    for step, ours in ((None, None), ("0", None), ("1", None), ("1", "61009")):
         for name, value in {**JOB, "SLURM_STEP_NODELIST": "n1", "SLURM_STEP_TASKS_PER_NODE": "1"}.items():
             environ.setenv(name, value)
         if step:
             environ.setenv("SLURM_STEP_ID", step)
         if ours:
-            environ.setenv("SLURM_PLUGIN_ATTEMPT", ours)
+            environ.setenv("SLURM_PLUGIN_PORT", ours)
         assert hosts.main(["pytorch"]) == 0
         said.append(capsys.readouterr().out.split("MASTER_PORT=")[1].split()[0])
-    assert said[0] == said[1] == said[3] != said[2]
+    assert said[0] == said[1] != said[2]
+    assert said[3] == "61009"
 
 
 def test_output(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""What stands between a job's nodes and its launch: what every node is asked, the files, the hooks, the environment."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from hostfiles import HostfileError, nodelist, npu
+from hostfiles import ascend as ascend_variables
+from hostfiles import ranktable as table_format
+from slurm_plugin.hooks import node_directory
+from slurm_plugin.job import ascend, barrier, changes, conda, files, network, prestart, ranktable
+from slurm_plugin.job.run import Run, free_port, is_free
+from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
+from slurm_plugin.slurm import steps
+
+
+class Preparation:
+    """One attempt on its way to the launch."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        run: Run,
+        site: Mapping[str, Any],
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> None:
+        self.options, self.run, self.site, self.environ, self.say = options, run, site, environ, say
+        self.mode = MODES[options.mode]
+        self.words: tuple[str, ...] = tuple(options.command)
+        self.directory = files.directory(Path.cwd(), run.job_id)
+        self.node_directory = node_directory.name(run.job_id, run.restart)
+        self.hooks = prestart.beside(self.words, Path.cwd())
+        self.place = self._place(Options(**{field.name: getattr(options, field.name) for field in fields(Options)}))
+        self.task_script = self.mode.task_script(self.place)
+
+    def _place(self, options: Options) -> Place:
+        allocation, address = self.run.allocation, ""
+        if self.mode.by_address(options):
+            try:
+                address = ascend.own_address(allocation.names[0])
+            except HostfileError as error:
+                self.say(str(error))
+        place = Place(
+            allocation,
+            port=0,
+            directory=str(self.directory),
+            launch=self.options.launch,
+            interface=network.interface(address),
+            address=address,
+            options=options,
+        )
+        return replace(place, port=free_port(self.run.job_id, self.run.restart, self.mode.ports(place), is_free))
+
+    @property
+    def with_table(self) -> bool:
+        """Whether the launch needs to know every node's devices."""
+        return self.mode.by_devices(self.place.options)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the launch needs every node's answer, checks or not."""
+        return self.task_script is not None or self.with_table or bool(self.hooks)
+
+    def question(self, hook: str) -> barrier.Request:
+        """What every node is asked before a launch (`barrier`) or after a failure (`recheck`)."""
+        auto = self.run.partition in self.site["infiniband_partitions"]
+        first = hook == "barrier"
+        return barrier.Request(
+            hook=hook,
+            job_id=self.run.job_id,
+            directory=self.node_directory,
+            run_directory=self.site["run_directory"],
+            hosts=nodelist.fold(self.run.nodes),
+            infiniband=auto if self.options.infiniband == "auto" else self.options.infiniband == "yes",
+            check=self.options.retries > 0,
+            settings=self.site["prechecks"],
+            task_script=(self.task_script or "") if first and self.asks else None,
+            devices=first and self.with_table,
+        )
+
+    def write(self, answers: barrier.Answers | None) -> None:
+        """Write the files that the launch reads. Raises OSError; HostfileError where no rank table can be made."""
+        for name, text in self.mode.files(self.place).items():
+            files.write(self.directory / name, text)
+        if not self.with_table or answers is None:
+            return
+        path = self.directory / table_format.FILE_NAME
+        with ranktable.announced(path) as publish:
+            complete = npu.complete(self.run.allocation, answers.devices)
+            ascend_variables.table_variables(complete, 0, str(path))  # for its rule: one task a device
+            publish(table_format.version_1_0(complete))
+
+    def hook_step(self, command: Sequence[str]) -> tuple[str, ...]:
+        """The words that run the hooks once on each node; `command` is `slurm-plugin` there."""
+        python = prestart.python_of(self.words)
+        request = prestart.Request(self.site["run_directory"], self.node_directory, python, tuple(map(str, self.hooks)))
+        return (*steps.on_each_node(self.run.nodes, stop=True), *command, *request.words())
+
+    def launch(self) -> Launch:
+        """What is run for the user's words on these nodes."""
+        shape = Shape(
+            nodes=len(self.run.nodes),
+            slots=self.options.slots,
+            launch=self.options.launch,
+            root=os.geteuid() == 0,
+            env=frozenset(self.environ),
+            hostfile=str(self.directory / HOSTFILE),
+            options=self.place.options,
+        )
+        return self.mode.launch(self.words, shape)
+
+    def environment(self, reason: str, *, launched: bool) -> dict[str, str]:
+        """What the hooks and the launch get: the caller's environment, the mode's variables, what we tell the program.
+
+        `launched`: this is the launch itself, after the hooks on this node; only there TaskProlog acts.
+        """
+        ours = {
+            "SLURM_PLUGIN_ATTEMPT": str(self.run.restart),
+            "SLURM_PLUGIN_RESTART": str(int(self.run.restart > 0)),
+            "SLURM_PLUGIN_REASON": reason,
+            "SLURM_PLUGIN_CHECKPOINT": self.options.checkpoint,
+            "SLURM_PLUGIN_DIRECTORY": str(self.directory),
+            "SLURM_PLUGIN_PORT": str(self.place.port),
+        }
+        if HOSTFILE in self.mode.files(self.place):
+            ours["SLURM_PLUGIN_HOSTFILE"] = str(self.directory / HOSTFILE)
+        environ = {**self.mode.defaults(self.place), **self.environ, **self.mode.variables(self.place), **ours}
+        set_, note = conda.environment(self.words, environ, PurePosixPath(Path.cwd()), os.path.exists)
+        if not launched:
+            return {**environ, **set_}
+        if note:
+            self.say(note)
+        environ = {**environ, **set_}
+        if self.hooks:
+            environ = changes.apply(environ, prestart.read(self.site["run_directory"], self.node_directory))
+        if self.asks:
+            environ["SLURM_PLUGIN_LAUNCH"] = self.node_directory
+        return environ

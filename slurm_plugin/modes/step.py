@@ -1,0 +1,22 @@
+"""The launch through srun, which several modes share: one step over all nodes, and what each task of it prints."""
+
+from collections.abc import Mapping
+
+
+def srun(nodes: int, tasks: int) -> tuple[str, ...]:
+    """A step on all nodes with `tasks` tasks on each, that ends when one task fails.
+
+    Without --exact and --cpus-per-task a step gets every CPU, and without --gres every accelerator, that the job has on
+    the node (srun(1)): right for one launcher a node. --export=ALL also where the job came with `sbatch --export=NONE`.
+    """
+    counts = (f"--nodes={nodes}", f"--ntasks={nodes * tasks}", f"--ntasks-per-node={tasks}")
+    return ("srun", *counts, "--kill-on-bad-exit=1", "--export=ALL")
+
+
+def exports(variables: Mapping[str, str]) -> str:
+    """A line of sh that prints an export for each variable, whose values are sh words in double quotes (`$NAME`).
+
+    One printf for all: it is the cost of TaskProlog, paid by every task.
+    """
+    words = " ".join(f'"{name}={value}"' for name, value in variables.items())
+    return f"printf 'export %s\\n' {words}\n"

@@ -1,0 +1,23 @@
+#!/bin/bash
+#SBATCH --job-name=ms
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=npu:8
+#SBATCH --chdir=/home/ada/runs
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --comment="[sp1;retries=0;ib=auto]"
+
+# Job ms, mode ascend, nodes x processes: 1 x 8. Made from a job spec: change that, then run
+#   slurm-plugin render ascend-cluster.yaml
+set -euo pipefail
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd /home/ada/runs
+
+# The command is left as it is: one task a device, and once more as the scheduler, beside rank 0.
+#   srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -c 'if [ "$SLURM_PROCID" = 0 ]; then env -u MS_NODE_ID -u RANK_ID -u ASCEND_DEVICE_ID -u DEVICE_ID MS_ROLE=MS_SCHED "$0" "$@" & fi; exec "$0" "$@"' python x
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=ascend --messages=diagnosis --no-table --retries=0 --slots=8 --infiniband=auto \
+    -- python x

@@ -1,0 +1,23 @@
+#!/bin/bash
+#SBATCH --job-name=np
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+#SBATCH --gres=npu:8
+#SBATCH --chdir=/home/ada/runs
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --comment="[sp1;retries=0;ib=auto]"
+
+# Job np, mode ascend, nodes x processes: 2 x 8. Made from a job spec: change that, then run
+#   slurm-plugin render ascend.yaml
+set -euo pipefail
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd /home/ada/runs
+
+# The command is left as it is: one task a device, with a rank table.
+#   srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block python train.py
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=ascend --messages=normal --retries=0 --slots=8 --infiniband=auto \
+    -- python train.py

@@ -1,0 +1,22 @@
+#!/bin/bash
+#SBATCH --job-name=ds
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --chdir=/home/ada/runs
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --comment="[sp1;retries=0;ib=auto]"
+
+# Job ds, mode deepspeed, nodes x processes: 2 x 1. Made from a job spec: change that, then run
+#   slurm-plugin render deepspeed.yaml
+set -euo pipefail
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd /home/ada/runs
+
+# The command names its launcher, or is no Python program: left as it is, started once a node.
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL deepspeed train.py --deepspeed
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=deepspeed --retries=0 --slots=1 --infiniband=auto \
+    -- deepspeed train.py --deepspeed

@@ -1,0 +1,28 @@
+#!/bin/bash
+#SBATCH --job-name=hvd
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --chdir=/home/ada/runs
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --comment="[sp1;retries=0;ib=auto]"
+
+# Job hvd, mode horovod, nodes x processes: 2 x 4. Made from a job spec: change that, then run
+#   slurm-plugin render horovod.yaml
+set -euo pipefail
+
+# mpirun warns about a variable of `-x` that is not set; the dynamic loader reads an empty one as none.
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}"
+# Left by `sbatch --export`: mpirun starts its daemons with srun, which has to hand the whole environment on.
+unset SLURM_EXPORT_ENV
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd /home/ada/runs
+
+# The command names no mpirun: it was put before it, one rank a slot, 8 in all.
+#   mpirun -np 8 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl '^openib' python train.py
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=horovod --retries=0 --slots=4 --infiniband=auto \
+    -- python train.py

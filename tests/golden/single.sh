@@ -1,0 +1,21 @@
+#!/bin/bash
+#SBATCH --job-name=one
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --chdir=/home/ada/runs
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --comment="[sp1;retries=0;ib=auto]"
+
+# Job one, mode single, nodes x processes: 1 x 1. Made from a job spec: change that, then run
+#   slurm-plugin render single.yaml
+set -euo pipefail
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd /home/ada/runs
+
+# The command is left as it is: started once, on the one node.
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=single --retries=0 --slots=1 --infiniband=auto \
+    -- ./a.out

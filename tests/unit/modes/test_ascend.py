@@ -1,0 +1,92 @@
+"""Mirrors slurm_plugin/modes/ascend.py: one process a device, with a table or without."""
+
+import subprocess
+
+import pytest
+
+from hostfiles import Allocation, Device, Host, ascend
+from slurm_plugin.errors import UsageError
+from slurm_plugin.modes import MODES, Options, Place, Shape
+from slurm_plugin.modes.ascend import WITH_SCHEDULER
+from tests.unit.modes.tasks import exports
+
+MODE = MODES["ascend"]
+ALLOCATION = Allocation((Host("n1", 2, 2), Host("n2", 2, 2)), 17)
+KNOWN = Allocation(
+    tuple(Host(f"n{n}", 2, 2, f"10.0.0.{n}", (Device(4, f"10.1.{n}.4"), Device(5, f"10.1.{n}.5"))) for n in (1, 2))
+)
+TABLE = Place(ALLOCATION, 61000, "/w/.slurm_plugin/17", address="10.0.0.1")
+CLUSTER = Place(ALLOCATION, 61000, "/w/.slurm_plugin/17", address="10.0.0.1", options=Options(table=False))
+NODE_ADDS = {"ASCEND_RT_VISIBLE_DEVICES"}  # each node's own line of the task file
+LOGS = {"ASCEND_PROCESS_LOG_PATH"}
+
+
+@pytest.mark.parametrize("place", [TABLE, CLUSTER], ids=["table", "cluster"])
+def test_every_task_finds_what_hostfiles_says_of_it(place: Place) -> None:
+    """Environment and TaskProlog together give each process exactly the variables of hostfiles.ascend."""
+    for task in range(4):
+        own = exports(MODE.task_script(place), task, task // 2, task % 2, SLURM_PLUGIN_DIRECTORY="/d")
+        found = {**MODE.variables(place), **own}
+        expected = (
+            ascend.table_variables(KNOWN, task, "/w/.slurm_plugin/17/jobstart_hccl.json")
+            if place.options.table
+            else ascend.cluster_variables(KNOWN, task, 61000)
+        )
+        assert {name: value for name, value in found.items() if name not in LOGS} == {
+            name: value for name, value in expected.items() if name not in NODE_ADDS
+        }
+        assert own["ASCEND_PROCESS_LOG_PATH"] == f"/d/ascend/process_log/rank_{task}"
+
+
+def test_the_users_own_log_path_is_kept() -> None:
+    """Row B8: a hook or the spec may set it."""
+    own = exports(MODE.task_script(TABLE), 0, 0, 0, SLURM_PLUGIN_DIRECTORY="/d", ASCEND_PROCESS_LOG_PATH="/mine")
+    assert own["ASCEND_PROCESS_LOG_PATH"] == "/mine"
+
+
+def test_the_launch_is_one_task_a_device_in_the_tables_order() -> None:
+    """The same for one node and for many (row B7)."""
+    assert MODE.launch(("python", "t.py"), Shape(2, 8)).argv == (
+        *("srun", "--nodes=2", "--ntasks=16", "--ntasks-per-node=8", "--kill-on-bad-exit=1", "--export=ALL"),
+        *("--distribution=block", "python", "t.py"),
+    )
+
+
+def test_only_a_table_needs_the_devices_and_only_a_cluster_the_address() -> None:
+    """Each question costs every node something."""
+    for options in (Options(), Options(table=False)):
+        assert (MODE.by_devices(options), MODE.by_address(options)) == (options.table, not options.table)
+
+
+def test_the_scheduler_is_started_once_beside_rank_0() -> None:
+    """The same program, as MS_SCHED, without the number of a worker."""
+    show = 'echo "$MS_ROLE ${MS_NODE_ID-none} ${RANK_ID-none} $1"'
+    said = {}
+    for task in (0, 1):
+        environ = {"PATH": "/usr/bin:/bin", "SLURM_PROCID": str(task), "MS_ROLE": "MS_WORKER"}
+        environ |= {"MS_NODE_ID": str(task), "RANK_ID": str(task)}
+        argv = ["bash", "-c", WITH_SCHEDULER, "bash", "-c", show, "sh", "two words"]
+        done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True)
+        said[task] = sorted(done.stdout.splitlines())
+    assert said == {
+        0: ["MS_SCHED none none two words", "MS_WORKER 0 0 two words"],
+        1: ["MS_WORKER 1 1 two words"],
+    }
+
+
+def test_a_cluster_over_ipv6_is_refused() -> None:
+    """Each process would need its own address there."""
+    place = Place(ALLOCATION, 61000, "/w", address="fd00::1", options=Options(table=False))
+    with pytest.raises(UsageError, match="use a rank table"):
+        MODE.variables(place)
+
+
+@pytest.mark.parametrize(
+    ("messages", "levels"),
+    [("normal", ("3", "1", "0")), ("high-performance", ("3", "3", "0")), ("diagnosis", ("1", "1", "1"))],
+)
+def test_how_much_is_told(messages: str, levels: tuple[str, str, str]) -> None:
+    """Row B8's three modes; only the diagnosis writes files of its own."""
+    found = MODE.defaults(Place(ALLOCATION, 61000, "/w", options=Options(messages=messages)))
+    assert tuple(found[name] for name in ("ASCEND_GLOBAL_LOG_LEVEL", "GLOG_v", "MS_RDR_ENABLE")) == levels
+    assert ("GLOG_log_dir" in found) is (messages == "diagnosis")

@@ -1,0 +1,106 @@
+"""Mirrors slurm_plugin/modes/{openmpi,horovod,mpich,intelmpi}.py: the prefix of row C1 and what the launchers find."""
+
+import shlex
+
+import pytest
+
+from hostfiles import Allocation, Host
+from slurm_plugin.modes import MODES, Place, Shape
+
+SHAPE = Shape(nodes=4, slots=8)
+PLACE = Place(Allocation((Host("n1", 2, 2), Host("n2", 4, 2)), 17), port=61000, directory="/w/.slurm_plugin/17")
+MPI = ("openmpi", "horovod", "mpich", "intelmpi")
+OPEN_MPI_FINDS = {
+    "OMPI_MCA_orte_default_hostfile": "/w/.slurm_plugin/17/hostfile",
+    "PRTE_MCA_prte_default_hostfile": "/w/.slurm_plugin/17/hostfile",
+}
+
+
+def argv(mode: str, command: str, shape: Shape = SHAPE) -> str:
+    """The launch of a command, as a shell would be given it."""
+    return shlex.join(MODES[mode].launch(tuple(shlex.split(command)), shape).argv)
+
+
+@pytest.mark.parametrize("mode", ["openmpi", "horovod"])
+def test_mpirun_is_put_before_a_command_without_it(mode: str) -> None:
+    """Row C1's prefix, with one process a slot."""
+    assert argv(mode, "python train.py") == (
+        "mpirun -np 32 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1"
+        " -mca btl '^openib' python train.py"
+    )
+
+
+def test_only_root_is_allowed_to_run_as_root() -> None:
+    """`--allow-run-as-root` stands there only where root runs the job."""
+    root = Shape(nodes=1, slots=1, root=True)
+    assert argv("openmpi", "x", root).startswith("mpirun --allow-run-as-root -np 1 ")
+
+
+def test_the_users_own_nccl_debug_is_kept() -> None:
+    """A variable that is set is handed on with its own value."""
+    mine = Shape(nodes=1, slots=1, env=frozenset({"NCCL_DEBUG"}))
+    assert " -x NCCL_DEBUG -x LD_LIBRARY_PATH " in argv("openmpi", "x", mine)
+
+
+@pytest.mark.parametrize("mode", MPI)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mpirun -np 2 x",
+        "/opt/mpi/bin/mpirun x",
+        "mpiexec x",
+        "mpiexec.hydra x",
+        "bash -c 'module load x; mpirun y'",
+        "srun x",
+    ],
+)
+def test_a_command_that_names_a_launcher_is_left_alone(mode: str, command: str) -> None:
+    """Row C1: wherever it names it."""
+    assert argv(mode, command) == command
+
+
+@pytest.mark.parametrize(("mode", "command"), [("openmpi", "orterun x"), ("horovod", "horovodrun -np 4 python t.py")])
+def test_so_is_one_with_a_launcher_of_its_own_kind(mode: str, command: str) -> None:
+    """Open MPI's older name, and Horovod's own."""
+    assert argv(mode, command) == command
+
+
+def test_hydra_gets_its_own_prefix() -> None:
+    """By the name that MPICH and Intel MPI both install; Intel MPI is told of its machine file."""
+    assert argv("mpich", "./a.out 3") == "mpiexec.hydra -n 32 ./a.out 3"
+    assert argv("intelmpi", "./a.out 3", Shape(4, 8, hostfile="/w/hostfile")) == (
+        "mpiexec.hydra -machinefile /w/hostfile -n 32 ./a.out 3"
+    )
+
+
+@pytest.mark.parametrize("mode", MPI)
+def test_no_task_differs_from_another(mode: str) -> None:
+    """mpirun tells each rank who it is."""
+    assert MODES[mode].task_script(PLACE) is None
+
+
+def test_open_mpi_finds_its_hostfile() -> None:
+    """`host slots=N` lines, under the names of Open MPI 4 and 5."""
+    assert MODES["openmpi"].files(PLACE) == {"hostfile": "n1 slots=2\nn2 slots=4\n"}
+    assert MODES["openmpi"].variables(PLACE) == OPEN_MPI_FINDS
+
+
+@pytest.mark.parametrize("mode", ["mpich", "intelmpi"])
+def test_hydra_finds_its_hostfile(mode: str) -> None:
+    """`host:N` lines."""
+    assert MODES[mode].files(PLACE) == {"hostfile": "n1:2\nn2:4\n"}
+
+
+def test_mpich_is_told_the_file_and_the_interface() -> None:
+    """Row C1: HYDRA_HOST_FILE, and HYDRA_IFACE where the interface is known."""
+    variables = {"HYDRA_HOST_FILE": "/w/.slurm_plugin/17/hostfile"}
+    assert MODES["mpich"].variables(PLACE) == variables
+    with_interface = Place(PLACE.allocation, 61000, PLACE.directory, interface="ib0")
+    assert MODES["mpich"].variables(with_interface) == {**variables, "HYDRA_IFACE": "ib0"}
+
+
+def test_horovod_has_the_files_of_both() -> None:
+    """Row C1: for Open MPI and for MPICH."""
+    mode = MODES["horovod"]
+    assert mode.files(PLACE) == {"hostfile": "n1 slots=2\nn2 slots=4\n", "hostfile.mpich": "n1:2\nn2:4\n"}
+    assert mode.variables(PLACE) == {**OPEN_MPI_FINDS, "HYDRA_HOST_FILE": "/w/.slurm_plugin/17/hostfile.mpich"}
