@@ -24,7 +24,8 @@ YesNo = Literal["yes", "no"]
 ANNOTATED_RETRIES: Final = "fault-tolerance/job-retry-num"
 ANNOTATED_UNCONDITIONAL: Final = "fault-tolerance/job-unconditional-retry"
 
-TASK_LAUNCH: Final = ("pytorch", "tensorflow")  # modes with both launches
+# modes with both launches
+TASK_LAUNCH: Final = ("openmpi", "mpich", "intelmpi", "pytorch", "deepspeed", "tensorflow")
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NOT_IN_ENV = re.compile(r"[\0\ud800-\udfff]")
@@ -205,13 +206,15 @@ def _mode_problems(spec: Spec) -> Iterator[Problem]:
         others = ", ".join(name for name in MODES if name != "single")
         yield Problem(("nodes",), f"found {spec.nodes}; mode single accepts: 1; modes with more: {others}")
     if spec.launch == "task" and spec.mode not in TASK_LAUNCH:
-        accepted = f"mode {spec.mode} accepts: node; modes {' and '.join(TASK_LAUNCH)}: node, task"
+        accepted = f"mode {spec.mode} accepts: node; modes {', '.join(TASK_LAUNCH)}: node, task"
         yield Problem(("launch",), f"found 'task'; {accepted}")
     for key in ("tensorflow", "ascend"):
         if getattr(spec, key) is not None and spec.mode != key:
             yield Problem((key,), f"found it in mode {spec.mode}; only mode {key} accepts it")
     if spec.accelerators.gpu and spec.accelerators.npu:
         yield Problem(("accelerators",), "found gpu and npu; accepted: one kind, as each has its slots")
+    if spec.mode != "tensorflow":
+        return
     members = spec.tensorflow or TensorFlow()
     tasks = spec.nodes * (spec.slots if spec.launch == "task" else 1)
     no_workers = members.ps + (members.chief == "yes") + (members.evaluator == "yes")

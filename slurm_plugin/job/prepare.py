@@ -128,7 +128,8 @@ class Preparation:
         }
         if HOSTFILE in self.mode.files(self.place):
             ours["SLURM_PLUGIN_HOSTFILE"] = str(self.directory / HOSTFILE)
-        environ = {**self.mode.defaults(self.place), **self.environ, **self.mode.variables(self.place), **ours}
+        given = {name: value for name, value in self.environ.items() if name not in self.mode.removed}
+        environ = {**self.mode.defaults(self.place), **given, **self.mode.variables(self.place), **ours}
         set_, note = conda.environment(self.words, environ, PurePosixPath(Path.cwd()), os.path.exists)
         if not launched:
             return {**environ, **set_}

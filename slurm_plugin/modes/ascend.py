@@ -14,11 +14,19 @@ from slurm_plugin.modes import step
 from slurm_plugin.modes.base import Launch, Mode, Options, Place, Shape
 
 # The dynamic cluster's one process more: the same program beside rank 0, where it trains nothing and serves the others.
-# Slurm ends it with the step.
-WITH_SCHEDULER: Final = (
-    'if [ "$SLURM_PROCID" = 0 ]; then'
-    ' env -u MS_NODE_ID -u RANK_ID -u ASCEND_DEVICE_ID -u DEVICE_ID MS_ROLE=MS_SCHED "$0" "$@" & fi; exec "$0" "$@"'
-)
+# It ends by itself when all workers have; it is ended where it does not.
+WITH_SCHEDULER: Final = f"""\
+[ "$SLURM_PROCID" = 0 ] || exec "$0" "$@"
+{step.FINISH}trap : HUP USR1 USR2
+setsid env -u MS_NODE_ID -u RANK_ID -u ASCEND_DEVICE_ID -u DEVICE_ID MS_ROLE=MS_SCHED "$0" "$@" &
+"$0" "$@"
+code=$?
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  [ $code = 0 ] && kill -0 $! 2>/dev/null || break
+  sleep 1
+done
+finish $!
+exit $code"""
 
 _LOGS: Final = "$SLURM_PLUGIN_DIRECTORY/ascend/process_log"
 _PROCESS: Final = {

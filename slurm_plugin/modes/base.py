@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from hostfiles import Allocation
 
@@ -56,8 +57,10 @@ class Launch:
 
     @property
     def shown(self) -> str:
-        """The words as one line for people, cut off at 2000 characters: `?` for what cannot be printed, and of a word of
-        several lines the first."""
+        """The words as one line for people, of a word of several lines the first; at most 2000 characters.
+
+        What cannot be printed is `?`.
+        """
         text = shlex.join(word if "\n" not in word else f"{word.partition(chr(10))[0]} ..." for word in self.argv)
         line = "".join(char if char.isprintable() else "?" for char in text[:LONGEST_SHOWN])
         return line if len(text) <= LONGEST_SHOWN else f"{line}..."
@@ -65,6 +68,8 @@ class Launch:
 
 class Mode:
     """One way to launch. `launch` also runs at submission, to show it; the rest runs on the first node."""
+
+    removed: ClassVar[tuple[str, ...]] = ()  # variables that the launch must not find
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """The words that are run, for the words that the user wrote (at least one); these stay whole and in order."""

@@ -1,7 +1,86 @@
-"""DeepSpeed: stub until the facts are there."""
+"""DeepSpeed: its own launcher once a node (`launch: node`), or one task a rank (`launch: task`).
 
-from slurm_plugin.modes.pytorch import PyTorch
+`python train.py` is started by deepspeed.launcher.launch, what `deepspeed` itself starts on each node; it gives the
+program `--local_rank` too. `deepspeed train.py` gets `--no_ssh` and what goes with it (DeepSpeed 0.14.5 and later) in
+front, so that an option of the user's own wins. Left to itself it would reach the nodes by ssh, and where it finds no
+hostfile train on one node alone. Read in, and tried with, deepspeed/launcher/{runner,launch}.py of 0.19.8.
+"""
+
+import base64
+import json
+import re
+from pathlib import PurePosixPath
+from typing import Final
+
+from hostfiles import deepspeed as hostfile_format
+from slurm_plugin.errors import UsageError
+from slurm_plugin.modes import pytorch, step
+from slurm_plugin.modes.base import HOSTFILE, Launch, Place, Shape
+
+PYTHON: Final = (
+    'exec "$0" -m deepspeed.launcher.launch --world_info="$SLURM_PLUGIN_WORLD_INFO" --node_rank="$RANK"'
+    ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"'
+)
+DEEPSPEED: Final = (
+    'exec "$0" --no_ssh --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT"'
+    ' --hostfile="$SLURM_PLUGIN_HOSTFILE" "$@"'
+)
+_COMMANDS: Final = frozenset({"deepspeed", "ds"})
+_NAMED = re.compile(r"(?<![\w./-])deepspeed(?![\w./-])")
+_OTHER_NODES: Final = frozenset({"--num_nodes", "--include", "-i", "--exclude", "-e"})
 
 
-class DeepSpeed(PyTorch):
-    """Mode `deepspeed`."""
+class DeepSpeed(pytorch.PyTorch):
+    """Mode `deepspeed`: mode `pytorch`, with DeepSpeed's launcher and hostfile."""
+
+    def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
+        """Raises UsageError for options that choose nodes, and for `deepspeed` in a shell without its hostfile."""
+        on_each, started = step.srun(shape.nodes, 1), "started once a node"
+        if shape.launch == "task" or PurePosixPath(words[0]).name in pytorch.STARTS_EVERYWHERE:
+            return super().launch(words, shape)
+        if PurePosixPath(words[0]).name in _COMMANDS:
+            options = {word.partition("=")[0] for word in words[1:]}
+            if "--launcher" in options:
+                note = "The command chooses DeepSpeed's launcher: started once, on the first node, with our hostfile."
+                return Launch((words[0], f"--hostfile={shape.hostfile}", *words[1:]), note)
+            if found := sorted(options & _OTHER_NODES):
+                raise UsageError(f"command: found {found[0]}; the nodes are the job's own: set `nodes:` instead")
+            note = f"`deepspeed` is {started}, without ssh: it is given the node's number, and where rank 0 listens."
+            return Launch((*on_each, "bash", "-c", DEEPSPEED, *words), note)
+        if any(map(_NAMED.search, words[1:])):
+            if not any("--hostfile" in word or "--no_ssh" in word for word in words):
+                raise UsageError(
+                    "command: found deepspeed inside a shell, where it finds no hostfile and trains on one node\n"
+                    "  write it without the shell, or with: deepspeed --hostfile=$SLURM_PLUGIN_HOSTFILE"
+                )
+            if not any("--no_ssh" in word for word in words):
+                return Launch(words, "The command names deepspeed: left as it is, started once, on the first node.")
+        program = _program(words)
+        if program is None:
+            return Launch((*on_each, *words), f"The command is no plain Python program: left as it is, {started}.")
+        note = f"The command names no launcher: deepspeed.launcher.launch, {started}, starts {shape.slots} rank(s)."
+        return Launch((*on_each, "bash", "-c", PYTHON, words[0], *program), note)
+
+    def files(self, place: Place) -> dict[str, str]:
+        """DeepSpeed's hostfile. Not /job/hostfile, where it would look by itself: that is no job's own."""
+        return {HOSTFILE: hostfile_format.text(place.allocation)}
+
+    def variables(self, place: Place) -> dict[str, str]:
+        """PyTorch's, and for a launcher the hosts with their ranks, as `deepspeed` hands them to it."""
+        if place.launch == "task":
+            return super().variables(place)
+        world = {host.name: list(range(host.slots)) for host in place.allocation.hosts}
+        info = base64.urlsafe_b64encode(json.dumps(world, separators=(",", ":")).encode()).decode()
+        return {**super().variables(place), "SLURM_PLUGIN_WORLD_INFO": info}
+
+
+def _program(words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What deepspeed.launcher.launch is given for a Python program; None for anything else."""
+    rest = pytorch.program(words)
+    if rest is None:
+        return None
+    if rest[0] == "-m":
+        return ("--module", *rest[1:])
+    if rest[0] == "--no_python":  # else `--local_rank` would become an option of the interpreter
+        return ("--no_local_rank", *rest)
+    return rest

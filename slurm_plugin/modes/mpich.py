@@ -1,6 +1,7 @@
 """MPICH: `mpiexec.hydra` on the first node starts one rank a slot, on the hosts of our hostfile.
 
-`mpiexec.hydra` is the name that every MPICH installs, whatever `mpiexec` may be on the machine.
+That is the name that every MPICH installs, whatever `mpiexec` may be on the machine. Hydra does not end a job when a
+rank merely exits with an error and the others go on; with `launch: task` srun starts the ranks, and it does.
 """
 
 import re
@@ -8,8 +9,11 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from hostfiles import mpich as hostfile_format
+from slurm_plugin.modes import step
 from slurm_plugin.modes.base import HOSTFILE, Launch, Mode, Options, Place, Shape
 
+# Hydra's srun starts one proxy a node, and would warn that it cannot honour the job's own count.
+BEFORE_HYDRA: Final = ("SLURM_NTASKS_PER_NODE",)
 MPICH_HOSTFILE: Final = "hostfile.mpich"  # beside one for Open MPI
 
 _NAMES_A_LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|srun)\b")
@@ -26,16 +30,26 @@ def hydra_variables(place: Place, name: str) -> dict[str, str]:
     return {**hostfile_format.variables(f"{place.directory}/{name}"), **interface}
 
 
+def with_pmi(kind: str, words: tuple[str, ...], shape: Shape) -> Launch:
+    """One task a rank; the MPI library learns its rank from Slurm."""
+    srun = (*step.srun(shape.nodes, shape.slots), f"--mpi={kind}")
+    return Launch((*srun, *words), f"The command is left as it is: one task a rank, which Slurm's {kind} serves.")
+
+
 class Mpich(Mode):
     """Mode `mpich`."""
+
+    removed = BEFORE_HYDRA
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Put mpiexec.hydra before a command that names no launcher."""
         if names_its_launcher(words):
             return Launch(words, "The command names its launcher: left as it is, started once, on the first node.")
+        if shape.launch == "task":
+            return with_pmi("pmi2", words, shape)
         ranks = shape.nodes * shape.slots
         note = f"The command names no mpiexec: it was put before it, one rank a slot, {ranks} in all."
-        return Launch(("mpiexec.hydra", "-n", str(ranks), *words), note)
+        return Launch(("mpiexec.hydra", "-launcher", "slurm", "-n", str(ranks), *words), note)
 
     def files(self, place: Place) -> dict[str, str]:
         """`host:N` lines."""

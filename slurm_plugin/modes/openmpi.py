@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 
 from hostfiles import openmpi as hostfile_format
 from slurm_plugin.modes.base import HOSTFILE, Launch, Mode, Place, Shape
+from slurm_plugin.modes.mpich import with_pmi
 
 _LAUNCHERS: Final = frozenset({"mpirun", "mpiexec", "orterun", "prterun", "srun"})
 _NAMES_MPIRUN = re.compile(r"\b(?:mpirun|mpiexec)\b")
@@ -25,6 +26,8 @@ class OpenMpi(Mode):
         """Put mpirun before a command that names none; one that does is left alone, wherever it names it (row C1)."""
         if PurePosixPath(words[0]).name in self.launchers or any(map(_NAMES_MPIRUN.search, words)):
             return Launch(words, "The command names its launcher: left as it is, started once, on the first node.")
+        if shape.launch == "task":
+            return with_pmi("pmix", words, shape)
         processes = shape.nodes * shape.slots
         prefix = (
             "mpirun",

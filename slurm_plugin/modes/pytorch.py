@@ -16,7 +16,7 @@ from slurm_plugin.modes import step
 from slurm_plugin.modes.base import Launch, Mode, Place, Shape
 
 _PYTHON = re.compile(r"python(?:3(?:\.[0-9]+)?)?", re.ASCII)
-_STARTS_EVERYWHERE: Final = frozenset({"srun", "mpirun", "mpiexec", "orterun", "prterun"})
+STARTS_EVERYWHERE: Final = frozenset({"srun", "mpirun", "mpiexec", "orterun", "prterun"})
 _LAUNCHER_MODULES: Final = ("torch.distributed.", "accelerate.commands.", "deepspeed.")
 
 # The user's own interpreter runs the launcher, so an environment named by its path works without being activated.
@@ -40,20 +40,20 @@ class PyTorch(Mode):
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Start the command on every node with srun; `python train.py` through torch.distributed.run (row C3)."""
-        if PurePosixPath(words[0]).name in _STARTS_EVERYWHERE:
+        if PurePosixPath(words[0]).name in STARTS_EVERYWHERE:
             return Launch(words, "The command starts its own tasks: left as it is, started once, on the first node.")
         if shape.launch == "task":
             return Launch(
                 (*step.srun(shape.nodes, shape.slots), *words), "The command is left as it is: one task a rank."
             )
-        program = _program(words)
-        if program is None:
+        rest = program(words)
+        if rest is None:
             note = "The command names its launcher, or is no Python program: left as it is, started once a node."
             return Launch((*step.srun(shape.nodes, 1), *words), note)
         note = (
             f"The command names no launcher: torch.distributed.run starts it, once a node, {shape.slots} rank(s) each."
         )
-        return Launch((*step.srun(shape.nodes, 1), "bash", "-c", LAUNCHER, words[0], *program), note)
+        return Launch((*step.srun(shape.nodes, 1), "bash", "-c", LAUNCHER, words[0], *rest), note)
 
     def variables(self, place: Place) -> dict[str, str]:
         """The rendezvous: MASTER_ADDR, MASTER_PORT, and how many there are."""
@@ -65,7 +65,7 @@ class PyTorch(Mode):
         return step.exports(_first(place)[1])
 
 
-def _program(words: tuple[str, ...]) -> tuple[str, ...] | None:
+def program(words: tuple[str, ...]) -> tuple[str, ...] | None:
     """What torch.distributed.run is given for a Python program that names no launcher; None for anything else."""
     if not _PYTHON.fullmatch(PurePosixPath(words[0]).name):
         return None

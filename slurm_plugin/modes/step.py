@@ -1,6 +1,17 @@
 """The launch through srun, which several modes share: one step over all nodes, and what each task of it prints."""
 
 from collections.abc import Mapping
+from typing import Final
+
+# Lines of bash that end a process group, `finish PID`: what is left of a step would hold its output open, and Slurm
+# waits for that. A program that is to be ended so is started by setsid, which makes its pid the group's number.
+FINISH: Final = """\
+finish() {
+  kill -- "-$1"
+  for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 -- "-$1" || return 0; sleep 0.5; done
+  kill -KILL -- "-$1"
+} 2>/dev/null
+"""
 
 
 def srun(nodes: int, tasks: int) -> tuple[str, ...]:

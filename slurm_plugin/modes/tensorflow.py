@@ -2,7 +2,7 @@
 
 Which task is what: hostfiles.tensorflow. Parameter servers serve for ever, and with TensorFlow 2's coordinator so do
 the workers. With parameter servers each task therefore runs under a few lines of bash, which end the servers with exit
-code 0 when the others have ended well: all workers, or the chief and, half a minute later, whoever is left. They tell
+code 0 when the others have ended well: all workers, or the chief and, ten seconds later, whoever is left. They tell
 each other in the job's directory. A task that fails ends all others, as in every mode.
 """
 
@@ -11,24 +11,24 @@ from typing import Final
 
 from hostfiles import Allocation
 from hostfiles import tensorflow as variables_format
+from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import step
 from slurm_plugin.modes.base import Launch, Mode, Place, Shape
 
 # A program's own signals (a checkpoint's) must not end the bash above it.
-SERVERS_END: Final = """\
-ended=$SLURM_PLUGIN_DIRECTORY/ended.$SLURM_PLUGIN_ATTEMPT
+SERVERS_END: Final = f"""\
+{step.FINISH}ended=$SLURM_PLUGIN_DIRECTORY/ended.$SLURM_PLUGIN_ATTEMPT
 mkdir -p "$ended"
-kind=${TF_CONFIG##*\\"type\\": \\"} kind=${kind%%\\"*} patience=30
+kind=${{TF_CONFIG##*\\"type\\": \\"}} kind=${{kind%%\\"*}} patience=10
 trap : HUP USR1 USR2
-"$0" "$@" &
+setsid "$0" "$@" &
 while kill -0 $! 2>/dev/null; do
   set -- "$ended"/worker.*
   [ ! -e "$ended/chief" ] || patience=$((patience - 1))
   case $kind in
   ps | worker)
-    if [ $patience -le 0 ] || { [ -e "$1" ] && [ $# -ge "$SLURM_PLUGIN_WORKERS" ]; }; then
-      kill $! 2>/dev/null
-      wait $!
+    if [ $patience -le 0 ] || {{ [ -e "$1" ] && [ $# -ge "$SLURM_PLUGIN_WORKERS" ]; }}; then
+      finish $!
       exit 0
     fi
     ;;
@@ -40,6 +40,9 @@ case $kind in
 chief) : >"$ended/chief" ;;
 worker) : >"$ended/worker.$SLURM_PROCID" ;;
 esac"""
+
+
+LONGEST: Final = 131072 - len("TF_CONFIG=") - 1  # MAX_ARG_STRLEN, 32 pages, with the name and the NUL (execve(2))
 
 
 class TensorFlow(Mode):
@@ -66,6 +69,10 @@ class TensorFlow(Mode):
             first += len(addresses)
         cluster, task = json.dumps(_cluster(place)), '{"type": "%s", "index": %d}'
         config = f'{{"cluster": {cluster}, "environment": "cloud", "task": {task}}}'
+        if len(config) > LONGEST:
+            raise UsageError(
+                f"TF_CONFIG has {len(config)} bytes; Linux takes {LONGEST} in a variable: give the job fewer tasks"
+            )
         return "".join(lines) + f"printf 'export TF_CONFIG={config}\\n' $kind $((SLURM_PROCID - first))\n"
 
     def ports(self, place: Place) -> int:

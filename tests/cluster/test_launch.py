@@ -11,7 +11,7 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.sandbox.machine import inside
-from tests.cluster.jobs import ALICE_UID, Job, submit, workdir
+from tests.cluster.jobs import ALICE_UID, OPEN_MPI, Job, submit, workdir
 
 pytestmark = pytest.mark.cluster
 
@@ -20,8 +20,6 @@ WITH_PYSLURM = Path(os.environ.get("SLURM_PLUGIN_TEST_ROOT", "/"), "opt/pyslurm"
 # That root has a Python and packages of its own; else this environment, as the sandbox's machines see it.
 PYTHON = "/usr/bin/python3" if OTHER_ROOT else "/sandbox/venv/bin/python"
 LIBUV = {"USE_LIBUV": "0"} if OTHER_ROOT else {}  # Debian's own PyTorch is built without it
-# This machine has few CPUs, and Debian's configuration of Open MPI 6 names `lo` as the only interface.
-OPEN_MPI = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_tcp_if_include": "eth0"}
 
 RANKS = """
 import json, os, subprocess

@@ -17,7 +17,7 @@ set -euo pipefail
 cd /home/ada/runs
 
 # The command is left as it is: one task a device, and once more as the scheduler, beside rank 0.
-#   srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -c 'if [ "$SLURM_PROCID" = 0 ]; then env -u MS_NODE_ID -u RANK_ID -u ASCEND_DEVICE_ID -u DEVICE_ID MS_ROLE=MS_SCHED "$0" "$@" & fi; exec "$0" "$@"' python x
+#   srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -c '[ "$SLURM_PROCID" = 0 ] || exec "$0" "$@" ...' python x
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 exec "$slurm_plugin" job supervise --mode=ascend --messages=diagnosis --no-table --retries=0 --slots=8 --infiniband=auto \
     -- python x

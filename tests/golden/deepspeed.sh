@@ -15,8 +15,8 @@ set -euo pipefail
 # Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
 cd /home/ada/runs
 
-# The command names its launcher, or is no Python program: left as it is, started once a node.
-#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL deepspeed train.py --deepspeed
+# `deepspeed` is started once a node, without ssh: it is given the node's number, and where rank 0 listens.
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" --no_ssh --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --hostfile="$SLURM_PLUGIN_HOSTFILE" "$@"' deepspeed train.py --deepspeed
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 exec "$slurm_plugin" job supervise --mode=deepspeed --retries=0 --slots=1 --infiniband=auto \
     -- deepspeed train.py --deepspeed

@@ -21,7 +21,7 @@ unset SLURM_EXPORT_ENV
 cd /home/ada/runs
 
 # The command names no mpiexec: it was put before it, one rank a slot, 2 in all.
-#   mpiexec.hydra -n 2 ./a.out 3
+#   mpiexec.hydra -launcher slurm -n 2 ./a.out 3
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 exec "$slurm_plugin" job supervise --mode=mpich --retries=0 --slots=1 --infiniband=auto \
     -- ./a.out 3

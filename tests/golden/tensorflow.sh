@@ -16,7 +16,7 @@ set -euo pipefail
 cd /home/ada/runs
 
 # The command is left as it is: one task a node, each with its TF_CONFIG; servers end when the others have.
-#   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'ended=$SLURM_PLUGIN_DIRECTORY/ended.$SLURM_PLUGIN_ATTEMPT?mkdir -p "$ended"?kind=${TF_CONFIG##*\"type\": \"} kind=${kind%%\"*} patience=30?trap : HUP USR1 USR2?"$0" "$@" &?while kill -0 $! 2>/dev/null; do?  set -- "$ended"/worker.*?  [ ! -e "$ended/chief" ] || patience=$((patience - 1))?  case $kind in?  ps | worker)?    if [ $patience -le 0 ] || { [ -e "$1" ] && [ $# -ge "$SLURM_PLUGIN_WORKERS" ]; }; then?      kill $! 2>/dev/null?      wait $!?      exit 0?    fi?    ;;?  esac?  sleep 1?done?wait $! || exit?case $kind in?chief) : >"$ended/chief" ;;?worker) : >"$ended/worker.$SLURM_PROCID" ;;?esac' python t.py
+#   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'finish() { ...' python t.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 exec "$slurm_plugin" job supervise --mode=tensorflow --ps=1 --chief --evaluator --retries=0 --slots=1 --infiniband=auto \
     -- python t.py

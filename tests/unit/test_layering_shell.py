@@ -100,7 +100,7 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def test_who_starts_processes() -> None:
-    """One module for Slurm's commands, one for pyslurm's, one for the job's own, one for its hooks; the sandbox is a world of its own."""
+    """Each for its own: Slurm's commands, pyslurm, the job's command, its hooks; the sandbox is a world of its own."""
     found = {name for name, tree in sources() if imports(tree) & STARTERS and not name.startswith("sandbox/")}
     assert found == {"slurm/process.py", "slurm/bridge.py", "job/launch.py", "job/prestart.py"}
 

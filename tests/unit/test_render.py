@@ -47,12 +47,14 @@ SCRIPTS = {
     "horovod": (b"name: hvd\nmode: horovod\nnodes: 2\naccelerators: {gpu: 4}\ncommand: python train.py\n", HOME),
     "deepspeed": (b"name: ds\nmode: deepspeed\nnodes: 2\ncommand: deepspeed train.py --deepspeed\n", HOME),
     "tensorflow": (
-        b"name: tf\nmode: tensorflow\nnodes: 4\ntensorflow: {ps: 1, chief: yes, evaluator: yes}\ncommand: python t.py\n",
+        b"name: tf\nmode: tensorflow\nnodes: 4\ntensorflow: {ps: 1, chief: yes, evaluator: yes}\n"
+        b"command: python t.py\n",
         HOME,
     ),
     "ascend": (b"name: np\nmode: ascend\nnodes: 2\naccelerators: {npu: 8}\ncommand: python train.py\n", HOME),
     "ascend-cluster": (
-        b"name: ms\nmode: ascend\naccelerators: {npu: 8}\nascend: {table: no, messages: diagnosis}\ncommand: python x\n",
+        b"name: ms\nmode: ascend\naccelerators: {npu: 8}\nascend: {table: no, messages: diagnosis}\n"
+        b"command: python x\n",
         HOME,
     ),
     "script": (b"name: any\nmode: script\nprechecks: [fabric]\ncommand: |\n  export A=1\n  ./x || sleep 5h\n", HOME),

@@ -89,11 +89,13 @@ metadata: 3
         "  line 1: name: found 'a b'; accepted: a name of up to 64 letters, digits, `.`, `_` and `-`, the first a"
         " letter or digit\n"
         "  line 1: command: missing; accepted: a command that begins with an executable\n"
-        "  line 2: mode: found 'pytroch'; accepted: single, openmpi, mpich, intelmpi, horovod, pytorch, deepspeed, tensorflow, ascend, script; did you mean pytorch?\n"
+        "  line 2: mode: found 'pytroch'; accepted: single, openmpi, mpich, intelmpi, horovod, pytorch,"
+        " deepspeed, tensorflow, ascend, script; did you mean pytorch?\n"
         "  line 3: nodes: found '0'; accepted: a whole number from 1 to 65536\n"
         "  line 5: accelerators.gpus: unknown key; accepted: gpu, npu; did you mean gpu?\n"
         "  line 6: retires: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-        " output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata; did you mean retries?\n"
+        " output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata; did you"
+        " mean retries?\n"
         "  line 7: env.X: found a list; accepted: a text\n"
         "  line 8: metadata: found '3'; accepted: {annotations: {fault-tolerance/job-retry-num: a whole number from 0"
         " to 128, fault-tolerance/job-unconditional-retry: true, false}}\n"
@@ -107,13 +109,19 @@ ONE_PROBLEM = {
     "nodes: 2.5": "line 4: nodes: found '2.5'; accepted: a whole number from 1 to 65536",
     "nodes:": "line 4: nodes: found nothing; accepted: a whole number from 1 to 65536",
     "accelerators: {gpu: -1}": "line 4: accelerators.gpu: found '-1'; accepted: a whole number from 0 to 1024",
-    "accelerators: 4": "line 4: accelerators: found '4'; accepted: {gpu: a whole number from 0 to 1024, npu: a whole number from 0 to 1024}",
+    "accelerators: 4": "line 4: accelerators: found '4'; accepted: {gpu: a whole number from 0 to 1024, npu: a whole"
+    " number from 0 to 1024}",
     "retries: 129": "line 4: retries: found '129'; accepted: a whole number from 0 to 128",
     "infiniband: true": "line 4: infiniband: found 'true'; accepted: auto, yes, no",
     "infiniband: Yes": "line 4: infiniband: found 'Yes'; accepted: auto, yes, no; did you mean yes?",
     "time: 4 hours": "line 4: time: found '4 hours'; accepted: 90s, 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS,"
     " D-HH, D-HH:MM, D-HH:MM:SS",
-    "launch: task": "line 4: launch: found 'task'; mode openmpi accepts: node; modes pytorch and tensorflow: node, task",
+    "launch: rank": "line 4: launch: found 'rank'; accepted: node, task",
+    "tensorflow: {ps: 1}": "line 4: tensorflow: found it in mode openmpi; only mode tensorflow accepts it",
+    "ascend: {table: no}": "line 4: ascend: found it in mode openmpi; only mode ascend accepts it",
+    "accelerators: {gpu: 1, npu: 1}": "line 4: accelerators: found gpu and npu; accepted: one kind, as each has its"
+    " slots",
+    "prechecks: [gpu]": "line 4: prechecks: found a list; accepted: a list of texts, such as [one, two]",
     'output: "a\\n#SBATCH --uid=0"': f"line 4: output: found 'a\\n#SBATCH --uid=0'; accepted: {PATH_RULE}",
     'output: "a\\\\b"': f"line 4: output: found 'a\\\\b'; accepted: {PATH_RULE}",
     "checkpoint: $HOME/x": f"line 4: checkpoint: found '$HOME/x'; accepted: {PATH_RULE}",
@@ -196,3 +204,27 @@ NOT_A_SPEC = {
 def test_what_is_no_spec_at_all_is_refused_in_bounded_time(data: bytes) -> None:
     """Double keys, aliases (which can be bombs), depth and size: one line that says which."""
     assert refusal(data).splitlines()[0] == NOT_A_SPEC[data]
+
+
+MODE_PROBLEMS = {
+    "mode: single\nnodes: 2": "nodes: found 2; mode single accepts: 1; modes with more: openmpi, mpich, intelmpi,"
+    " horovod, pytorch, deepspeed, tensorflow, ascend, script",
+    "mode: ascend\nlaunch: task": "launch: found 'task'; mode ascend accepts: node; modes openmpi, mpich, intelmpi,"
+    " pytorch, deepspeed, tensorflow: node, task",
+    "mode: tensorflow\ntensorflow: {ps: 1}": "tensorflow: found 1 servers, chief and evaluator in 1 task(s); accepted:"
+    " fewer, one is a worker",
+}
+
+
+@pytest.mark.parametrize("text", MODE_PROBLEMS)
+def test_what_does_not_go_with_the_mode(text: str) -> None:
+    """Each with what the mode accepts."""
+    said = refusal(f"name: a\ncommand: x\n{text}\n")
+    assert said.splitlines()[1].partition(": ")[2] == MODE_PROBLEMS[text]
+
+
+def test_a_script_is_bashs_to_read() -> None:
+    """Row C6: `cmd || sleep 5h` and `export ...; python` are taken as they are."""
+    text = "export A=1; python x.py || sleep 5h\n# and more\n"
+    spec = load(f"name: a\nmode: script\ncommand: |\n  {text.replace(chr(10), chr(10) + '  ')}".encode(), "job.yaml")
+    assert spec.words == ("bash", "-c", text)

@@ -25,11 +25,11 @@ def test_the_users_words_stay_whole_and_in_order(words: list[str], mode: str, sh
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_text_of_the_user_is_in_a_note(shape: Shape) -> None:
     """A note becomes a comment of the script: a newline in a word must not end it."""
-    word = "python\nrm -rf /"
+    word = "python\nXYZ"
     for mode in MODES.values():
         for words in ((word,), ("python", word), ("mpirun", word), ("deepspeed", word)):
             note = mode.launch(words, shape).note
-            assert "rm" not in note
+            assert "XYZ" not in note
             assert "\n" not in note
 
 

@@ -67,9 +67,18 @@ def test_so_is_one_with_a_launcher_of_its_own_kind(mode: str, command: str) -> N
 
 def test_hydra_gets_its_own_prefix() -> None:
     """By the name that MPICH and Intel MPI both install; Intel MPI is told of its machine file."""
-    assert argv("mpich", "./a.out 3") == "mpiexec.hydra -n 32 ./a.out 3"
+    assert argv("mpich", "./a.out 3") == "mpiexec.hydra -launcher slurm -n 32 ./a.out 3"
     assert argv("intelmpi", "./a.out 3", Shape(4, 8, hostfile="/w/hostfile")) == (
-        "mpiexec.hydra -machinefile /w/hostfile -n 32 ./a.out 3"
+        "mpiexec.hydra -bootstrap slurm -machinefile /w/hostfile -n 32 ./a.out 3"
+    )
+    assert MODES["intelmpi"].variables(PLACE) == {"I_MPI_HYDRA_BOOTSTRAP": "slurm"}
+
+
+@pytest.mark.parametrize(("mode", "pmi"), [("mpich", "pmi2"), ("intelmpi", "pmi2"), ("openmpi", "pmix")])
+def test_a_task_a_rank_is_served_by_slurm(mode: str, pmi: str) -> None:
+    """`launch: task`: srun ends all ranks when one fails."""
+    assert argv(mode, "./a.out", Shape(4, 8, "task")) == (
+        f"srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --mpi={pmi} ./a.out"
     )
 
 
