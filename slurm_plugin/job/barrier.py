@@ -18,10 +18,9 @@ from hostfiles import nodelist
 from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT
 from slurm_plugin.decide import Condition, Health
 from slurm_plugin.hooks import node_directory
+from slurm_plugin.job import taskfile
 from slurm_plugin.slurm import steps
 
-TASK_FILE = "task.sh"
-SPARE = "/tmp/slurm_plugin."  # noqa: S108 - the user's own, where root's Prolog made no place; see templates/site/task_prolog
 # srun mixes the lines of different nodes whole only up to MAX_MSG_LEN, 1024 bytes (slurmd/slurmstepd/io.c).
 CHUNK = 600
 LINE = "slurm_plugin-answer"
@@ -147,17 +146,10 @@ def _published(request: Request) -> prechecks.Report | None:
 
 def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, ...]:
     """Put the TaskProlog's file where only this user writes on this node; a verdict only where that fails."""
-    folder = f"{request.run_directory}/jobs/{request.directory}/user"
     try:
-        if not os.path.isdir(folder):  # noqa: PTH112 - our Prolog is switched off, or failed itself
-            folder = f"{SPARE}{request.directory}"  # the path that TaskProlog tries next
-            os.mkdir(folder, 0o700)  # noqa: PTH102 - never one that stands there: anybody may have made it
-        fresh = f"{folder}/.{TASK_FILE}.{os.getpid()}"
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:  # noqa: PTH123
-            file.write(script)
-        os.replace(fresh, f"{folder}/{TASK_FILE}")  # noqa: PTH105
+        taskfile.write(taskfile.folder(request.run_directory, request.directory), taskfile.TASK_FILE, script)
     except OSError as error:
-        what = f"{folder}: {error.strerror}; is the site's Prolog installed on this node?"
+        what = f"{error.filename}: {error.strerror}; is the site's Prolog installed on this node?"
         return (prechecks.Verdict("task-prolog", FAILED, JOB_PROBLEM, what),)
     return ()
 

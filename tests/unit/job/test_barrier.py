@@ -13,7 +13,8 @@ import pytest
 from prechecks import Report, Verdict
 from slurm_plugin.decide import Health
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job.barrier import SPARE, Answers, Request, answer, ask, conditions, health, joined, merged, split
+from slurm_plugin.job.barrier import Answers, Request, answer, ask, conditions, health, joined, merged, split
+from slurm_plugin.job.taskfile import SPARE
 
 SETTINGS = {
     "deadline_s": 10.0,
