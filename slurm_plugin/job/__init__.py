@@ -1,6 +1,7 @@
-"""What a batch script calls: `job supervise` on the first node, `job barrier` on every node."""
+"""What a batch script calls: `job supervise` on the first node, `job barrier` and `job prestart` on every node."""
 
 import argparse
+import os
 import sys
 
 from slurm_plugin.errors import SlurmPluginError
@@ -9,13 +10,20 @@ MODES = ("openmpi", "pytorch")
 
 
 def main(args: list[str]) -> int:
-    """Run one of the two; errors of ours are one line in the job's log and their own exit code."""
+    """Run one of them; errors of ours are one line in the job's log and their own exit code."""
     options = _parser().parse_args(args)
     try:
         if options.verb == "barrier":
             from slurm_plugin.job.barrier import answer  # noqa: PLC0415 - each of 10,000 nodes loads only its part
 
             return answer(sys.stdin)
+        if options.verb == "prestart":
+            from slurm_plugin.job import prestart  # noqa: PLC0415
+
+            request = prestart.Request(
+                options.run_directory, options.directory, options.python, tuple(options.files)
+            )
+            return prestart.run(request, os.environ)
         from slurm_plugin.job.supervise import main as supervise  # noqa: PLC0415
 
         return supervise(options)
@@ -39,4 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
     supervise.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the launch, as it is")
     verbs.add_parser("barrier", help="run on every node by supervise: checks as the job's user")
+    prestart = verbs.add_parser("prestart", help="run on every node by supervise: the hooks beside the program")
+    prestart.add_argument("--run-directory", required=True)
+    prestart.add_argument("--directory", required=True, help="the run's directory in it, by name")
+    prestart.add_argument("--python", default="python3", help="what runs a .py")
+    prestart.add_argument("files", nargs="+", metavar="FILE", help="after --: the hooks, in order")
     return parser

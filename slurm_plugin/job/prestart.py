@@ -1,0 +1,182 @@
+"""Hooks beside the program: `startup-hook.sh`, `ma-pre-start.sh` and `ma-pre-start.py`, once per node, before it.
+
+`beside` finds them on the first node; `Request.words` is what runs on every node, and `run` does it there, as the
+job's user. What they change in their environment goes into the TaskProlog's file of that node, and as JSON beside it.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from slurm_plugin.job import changes, taskfile
+from slurm_plugin.job.changes import Changes
+from slurm_plugin.job.launch import NOT_EXECUTABLE, NOT_FOUND
+from slurm_plugin.job.log import say
+
+NAMES: Final = ("startup-hook.sh", "ma-pre-start.sh", "ma-pre-start.py")
+RESULT: Final = "hooks.json"
+_PYTHON = re.compile(r"python(?:3(?:\.[0-9]+)?)?", re.ASCII)
+
+# The hook is sourced: what it exports is there when it ends, by its last line or by `exit`. `>|`, because it may have
+# set noclobber; by its full path, because it may have changed PATH.
+_SH: Final = """
+_slurm_plugin_environment() {{ {{ /usr/bin/env -0 && printf '.\\0'; }} >| {scratch}/"$1"; }}
+_slurm_plugin_environment before
+trap '_slurm_plugin_environment after' EXIT
+source "$0"
+_slurm_plugin_code=$?
+_slurm_plugin_environment after
+exit "$_slurm_plugin_code"
+"""
+# Both environments are read in the process itself: Python changes LC_CTYPE when it starts (PEP 538).
+_PY: Final = """
+import os, runpy, sys
+def environment(path):
+    with open(path, "wb") as file:
+        file.writelines(name + b"=" + value + b"\\0" for name, value in os.environb.items())
+        file.write(b".\\0")
+hook, before, after = sys.argv[1:]
+sys.argv[:] = [hook]
+if sys.path[:1] == [""]:
+    sys.path[0] = os.path.dirname(hook)
+environment(before)
+try:
+    runpy.run_path(hook, run_name="__main__")
+finally:
+    environment(after)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What every node is to run."""
+
+    run_directory: str
+    directory: str  # the run's directory on each node, by name
+    python: str  # runs the .py: a path, or a name on PATH
+    files: tuple[str, ...]  # absolute
+
+    def words(self) -> tuple[str, ...]:
+        """The arguments of `slurm-plugin` that run it on a node."""
+        where = ("--run-directory", self.run_directory, "--directory", self.directory, "--python", self.python)
+        return ("job", "prestart", *where, "--", *self.files)
+
+
+def beside(words: Sequence[str], workdir: Path) -> tuple[Path, ...]:
+    """The hooks of a command, in the order in which they run.
+
+    They stand beside its program: the first word that ends in .py or .sh and is a file. A command that names none
+    (`-m pkg`, `bash -c …`, a binary) has them in the working directory.
+    """
+    program = next((word for word in words if word.endswith((".py", ".sh")) and _is_file(workdir / word)), None)
+    directory = (workdir / program).absolute().parent if program else workdir.absolute()
+    return tuple(directory / name for name in NAMES if _is_file(directory / name))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a regular file; no word of a command is an error here, however long."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for a name that is too long
+
+
+def python_of(words: Sequence[str]) -> str:
+    """The interpreter that a command names, else python3."""
+    return next((word for word in words if _PYTHON.fullmatch(PurePosixPath(word).name)), "python3")
+
+
+def read(run_directory: str, directory: str) -> Changes:
+    """What the hooks changed on this node, for a launcher that is started here without TaskProlog; none without hooks.
+
+    Raises OSError where the file cannot be read, ValueError where it is not ours.
+    """
+    text = taskfile.read(taskfile.folder(run_directory, directory), RESULT)
+    return changes.from_json(text) if text else changes.NONE
+
+
+def run(request: Request, environ: Mapping[str, str]) -> int:
+    """Run the hooks on this node, one after the other, and hand on what they changed; 0, or the code of one that failed.
+
+    Raises OSError where the node has no place for it.
+    """
+    node = environ.get("SLURMD_NODENAME") or os.uname().nodename
+    place = taskfile.folder(request.run_directory, request.directory)
+    bash = shutil.which("bash", path=environ.get("PATH")) or "/bin/bash"
+    now = dict(environ)
+    with tempfile.TemporaryDirectory(prefix=".hooks-", dir=place) as scratch:
+        before, after = (f"{scratch}/{name}" for name in ("before", "after"))
+        for file in request.files:
+            name = PurePosixPath(file).name
+            if name.endswith(".py"):
+                argv = [request.python, "-c", _PY, file, before, after]
+            else:
+                argv = [bash, "-c", _SH.format(scratch=shlex.quote(scratch)), file]
+            code, found = _one(f"{node} {name}", file, argv, now, (Path(before), Path(after)))
+            if code:
+                return code
+            now = changes.apply(now, found)
+    hand_on(place, changes.changes(environ, now))
+    return 0
+
+
+def hand_on(place: str, found: Changes) -> None:
+    """Write the changes for the TaskProlog, before the mode's own lines, and as JSON. Raises OSError."""
+    script = taskfile.with_hooks(taskfile.read(place, taskfile.TASK_FILE), changes.task_lines(found))
+    taskfile.write(place, taskfile.TASK_FILE, script)
+    taskfile.write(place, RESULT, changes.to_json(found))
+
+
+def _one(
+    who: str, file: str, argv: Sequence[str], environ: Mapping[str, str], dumps: tuple[Path, Path]
+) -> tuple[int, Changes]:
+    """Run one hook and say how it ended: its exit code as a shell gives it, and what it changed."""
+    say(f"{who}: started")
+    for dump in dumps:
+        dump.unlink(missing_ok=True)
+    start = time.monotonic()
+    code, why = _end(file, argv, environ)
+    if code:
+        say(f"{who}: failed: {why}")
+        return code, changes.NONE
+    seconds = f"({time.monotonic() - start:.1f} s)"
+    before, after = map(_dumped, dumps)
+    if before is None or after is None:  # os._exit(0), `exec true`, or a trap of its own and then `exit`; a full disk
+        say(f"{who}: ok: it ended in a way that leaves no environment to read, so no variable changed {seconds}")
+        return 0, changes.NONE
+    found = changes.changes(before, after)
+    if found.refused:
+        say(f"{who}: not handed on: {changes.told_refused(found)}")
+    say(f"{who}: ok: {changes.told(found)} {seconds}")
+    return 0, found
+
+
+def _dumped(dump: Path) -> dict[str, str] | None:
+    """The environment that a hook's process wrote down; None where it did not come to the end of it."""
+    try:
+        text = dump.read_bytes()
+    except FileNotFoundError:
+        return None
+    return changes.parse(text.removesuffix(changes.END)) if text.endswith(changes.END) else None
+
+
+def _end(file: str, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str]:
+    """Run a hook to its end, which the job's time limit sets: it may well load a data set. Its output is left alone.
+
+    It stays in our process group, so that Slurm's signals reach it.
+    """
+    if not os.access(file, os.R_OK):
+        return NOT_EXECUTABLE, "this node cannot read it; is its directory shared with all nodes of the job?"
+    try:
+        code = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ).wait()
+    except FileNotFoundError:
+        return NOT_FOUND, f"{ascii(argv[0])} was not found on this node"
+    except OSError as error:
+        return NOT_EXECUTABLE, f"{ascii(argv[0])}: {error.strerror}"
+    return (code, f"exit code {code}") if code >= 0 else (128 - code, f"signal {-code} ({signal.strsignal(-code)})")
