@@ -20,9 +20,7 @@ def main(args: list[str]) -> int:
         if options.verb == "prestart":
             from slurm_plugin.job import prestart  # noqa: PLC0415
 
-            request = prestart.Request(
-                options.run_directory, options.directory, options.python, tuple(options.files)
-            )
+            request = prestart.Request(options.run_directory, options.directory, options.python, tuple(options.files))
             return prestart.run(request, os.environ)
         from slurm_plugin.job.supervise import main as supervise  # noqa: PLC0415
 

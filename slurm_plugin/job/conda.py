@@ -27,7 +27,10 @@ def environment(
     if prefix is None and words and "/" not in words[0]:
         prefix = _by_variables(environ)
         if prefix is not None and not exists(f"{prefix}/conda-meta"):
-            return {}, f"{_shown(prefix)}, from ANACONDA_DIR and DEFAULT_CONDA_ENV_NAME, is no conda environment: not used"
+            return (
+                {},
+                f"{_shown(prefix)}, from ANACONDA_DIR and DEFAULT_CONDA_ENV_NAME, is no conda environment: not used",
+            )
     if prefix is None:
         return {}, ""
     first, path = f"{prefix}/bin", environ.get("PATH", os.defpath)

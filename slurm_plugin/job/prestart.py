@@ -102,7 +102,7 @@ def read(run_directory: str, directory: str) -> Changes:
 
 
 def run(request: Request, environ: Mapping[str, str]) -> int:
-    """Run the hooks on this node, one after the other, and hand on what they changed; 0, or the code of one that failed.
+    """Run the hooks on this node, in order, and hand on what they changed; 0, or the exit code of one that failed.
 
     Raises OSError where the node has no place for it.
     """
@@ -176,7 +176,7 @@ def _end(file: str, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[in
     try:
         code = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ).wait()
     except FileNotFoundError:
-        return NOT_FOUND, f"{ascii(argv[0])} was not found on this node"
+        return NOT_FOUND, f"{argv[0]!a} was not found on this node"
     except OSError as error:
-        return NOT_EXECUTABLE, f"{ascii(argv[0])}: {error.strerror}"
+        return NOT_EXECUTABLE, f"{argv[0]!a}: {error.strerror}"
     return (code, f"exit code {code}") if code >= 0 else (128 - code, f"signal {-code} ({signal.strsignal(-code)})")

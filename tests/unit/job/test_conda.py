@@ -73,9 +73,7 @@ def test_notes() -> None:
     """The whole notes of both kinds."""
     kind = ": PATH, CONDA_PREFIX, CONDA_DEFAULT_ENV set as its activation does"
     assert found("/opt/conda/envs/train/bin/python")[1] == f"conda environment /opt/conda/envs/train{kind}"
-    assert found("venv/bin/python")[1] == (
-        "virtual environment /w/venv: PATH, VIRTUAL_ENV set as its activation does"
-    )
+    assert found("venv/bin/python")[1] == ("virtual environment /w/venv: PATH, VIRTUAL_ENV set as its activation does")
 
 
 def test_an_activated_environment_is_left_alone() -> None:
@@ -127,6 +125,8 @@ def test_a_real_venv(tmp_path: Path) -> None:
     """A child process that asks for python gets the environment's own."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "my venv"], cwd=tmp_path, check=True, timeout=60)
     words = ("my venv/bin/python", "-c", "import sys, json; print(json.dumps([sys.prefix]))")
-    variables, _ = environment(words, {"PATH": "/usr/bin:/bin"}, PurePosixPath(tmp_path), lambda path: Path(path).exists())
+    variables, _ = environment(
+        words, {"PATH": "/usr/bin:/bin"}, PurePosixPath(tmp_path), lambda path: Path(path).exists()
+    )
     said = subprocess.run(["python", *words[1:]], env=variables, capture_output=True, text=True, check=True)
     assert json.loads(said.stdout) == [str(tmp_path / "my venv")]
