@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -351,12 +350,17 @@ def test_a_hook_that_this_node_cannot_read(node: Node) -> None:
 
 
 def test_a_hook_with_a_child_in_the_background(node: Node) -> None:
-    """Nobody waits for what it leaves running."""
-    node.hook(SH, "sleep 20 >/dev/null 2>&1 & export A=$!\n")
+    """It is ended with the hook: srun would wait for as long as it has the log open."""
+    node.hook(SH, "sleep 25 &\n")
     start = time.monotonic()
     assert node()[0] == 0
-    assert time.monotonic() - start < 10
-    os.kill(int(node.changes.set["A"]), signal.SIGKILL)
+    assert time.monotonic() - start < 20  # the end of its output, which the child had open too
+
+
+def test_a_signal_reaches_the_hook(node: Node) -> None:
+    """Slurm's SIGTERM ends the hook, or is the hook's to handle."""
+    node.hook(SH, "trap 'echo told; exit 7' TERM; kill -TERM $PPID; sleep 25 & wait\n")
+    assert node() == (7, [STARTED, "told", f"[slurm_plugin] n2 {SH}: failed: exit code 7"])
 
 
 def test_no_place_on_the_node(node: Node) -> None:
