@@ -13,8 +13,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from types import FrameType
 from typing import Final
 
 from slurm_plugin.job import changes, taskfile
@@ -23,6 +25,7 @@ from slurm_plugin.job.launch import NOT_EXECUTABLE, NOT_FOUND
 from slurm_plugin.job.log import say
 
 NAMES: Final = ("startup-hook.sh", "ma-pre-start.sh", "ma-pre-start.py")
+HANDED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 RESULT: Final = "hooks.json"
 _PYTHON = re.compile(r"python(?:3(?:\.[0-9]+)?)?", re.ASCII)
 
@@ -102,7 +105,7 @@ def read(run_directory: str, directory: str) -> Changes:
 
 
 def run(request: Request, environ: Mapping[str, str]) -> int:
-    """Run the hooks on this node, one after the other, and hand on what they changed; 0, or the code of one that failed.
+    """Run the hooks on this node, in order, and hand on what they changed; 0, or the exit code of one that failed.
 
     Raises OSError where the node has no place for it.
     """
@@ -169,14 +172,26 @@ def _dumped(dump: Path) -> dict[str, str] | None:
 def _end(file: str, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str]:
     """Run a hook to its end, which the job's time limit sets: it may well load a data set. Its output is left alone.
 
-    It stays in our process group, so that Slurm's signals reach it.
+    What it leaves in the background is ended with it: srun waits for whoever has its output open.
     """
     if not os.access(file, os.R_OK):
         return NOT_EXECUTABLE, "this node cannot read it; is its directory shared with all nodes of the job?"
     try:
-        code = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ).wait()
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ, process_group=0)
     except FileNotFoundError:
         return NOT_FOUND, f"{argv[0]!a} was not found on this node"
     except OSError as error:
         return NOT_EXECUTABLE, f"{argv[0]!a}: {error.strerror}"
+
+    def hand_on(number: int, _frame: FrameType | None = None) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+    before = {number: signal.signal(number, hand_on) for number in HANDED_ON}
+    try:
+        code = process.wait()
+    finally:
+        hand_on(signal.SIGKILL)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return (code, f"exit code {code}") if code >= 0 else (128 - code, f"signal {-code} ({signal.strsignal(-code)})")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.job.changes import changes, task_lines
+from slurm_plugin.job.taskfile import with_hooks
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import Prechecks, SiteConfig
 
@@ -210,7 +212,14 @@ def test_task_prolog(task: Task) -> None:
     assert task(SLURM_NODEID="3") == (0, PRINTED, "")
 
 
-@pytest.mark.parametrize(("file", "output"), [(EXPORTS, PRINTED), ("echo $(:)\n", "")])
+HOOKS = task_lines(changes({"OLD": "1"}, {f"LIBRARY_{number}": "/opt/it's $x" for number in range(10)}))
+OF_HOOKS = "".join(f"export LIBRARY_{number}=/opt/it's $x\n" for number in range(10)) + "unset OLD\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "output"),
+    [(EXPORTS, PRINTED), (with_hooks(EXPORTS, HOOKS), OF_HOOKS + PRINTED), ("echo $(:)\n", "")],
+)
 def test_task_prolog_starts_nothing(task: Task, file: str, output: str) -> None:
     """A user who may have one process gets the exports all the same; a file that forks is what this would notice."""
     nobody_else = 1_000_000 + os.getpid()  # a user with no other process, which would count as well
@@ -220,6 +229,29 @@ def test_task_prolog_starts_nothing(task: Task, file: str, output: str) -> None:
     given = {"SLURM_PLUGIN_LAUNCH": "7.0.0", "SLURM_NODEID": "3"}
     result = subprocess.run(argv, env=given, capture_output=True, text=True, timeout=10, check=False)
     assert (result.stdout, "fork" in result.stderr) == (output, not output)
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="counts system calls with strace")
+@pytest.mark.parametrize(
+    ("file", "more"), [(None, 2), (EXPORTS, 16), (EXPORTS * 4, 16 + 3), (with_hooks(EXPORTS, HOOKS), 16 + 1 + 11)]
+)
+def test_task_prolog_system_calls(task: Task, file: str | None, more: int) -> None:
+    """One process and one execve, and few system calls beside an empty sh's: a price that no machine's load changes."""
+    empty = task.directory / "empty"
+    empty.write_text("#!/bin/sh\n")
+    empty.chmod(0o755)
+    if file:
+        task.file(file, owner=0)
+    given = {"SLURM_NODEID": "3"} | ({"SLURM_PLUGIN_LAUNCH": "7.0.0"} if file else {})
+    made = []
+    for script in (empty, task.directory / "site/hooks/task_prolog"):
+        traced = task.directory / "traced"
+        argv = [shutil.which("strace") or "", "-f", "-o", str(traced), script]
+        subprocess.run(argv, env=given, capture_output=True, timeout=30, check=True)
+        made.append([line.split()[1].partition("(")[0] for line in traced.read_text().splitlines() if "(" in line])
+        assert made[-1].count("execve") == 1
+        assert not {"fork", "vfork", "clone", "clone3"} & set(made[-1])
+    assert len(made[1]) - len(made[0]) <= more
 
 
 @pytest.mark.parametrize(
