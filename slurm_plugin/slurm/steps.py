@@ -13,6 +13,7 @@ from slurm_plugin.slurm.process import Result, run
 _TASK_ENDED = re.compile(
     rb"srun: error: \S+: tasks? [0-9,-]+: (?:Exited with exit code ([0-9]+)|([A-Z][A-Za-z0-9 /]+))"
 )
+_OPTIONS = ("--quiet", "--overlap", "--kill-on-bad-exit=0", "--export=ALL")
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
@@ -31,15 +32,24 @@ def first_failure(line: bytes) -> int | None:
     return None if number is None else 128 + number
 
 
-def one_task_a_node(argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float) -> Result:
+def one_task_a_node(
+    argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float, groups: Sequence[Sequence[str]] = ()
+) -> Result:
     """Run `argv` once on each host with `text` on stdin; what was written until then where the deadline passes.
 
-    The step overlaps with others, so it needs no free CPU.
+    The step overlaps with others, so it needs no free CPU. `groups` are the nodes of each group of a heterogeneous
+    job: srun is told of every group by itself, and of those without a host not at all.
     """
-    count = str(len(hosts))
-    step = ["srun", "--quiet", "--overlap", "--nodes", count, "--ntasks", count, "--ntasks-per-node=1"]
-    step += [f"--nodelist={nodelist.fold(hosts)}", "--kill-on-bad-exit=0", "--export=ALL", "--"]
+    parts = [[host for host in hosts if host in known] for known in map(set, groups)] if groups else [list(hosts)]
+    step = ["srun"]
+    for number, names in enumerate(parts):
+        if not names:
+            continue
+        step += [":"] if len(step) > 1 else []
+        step += [f"--het-group={number}"] if groups else []
+        step += [*_OPTIONS, f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1"]
+        step += [f"--nodelist={nodelist.fold(names)}", "--", *argv]
     try:
-        return run([*step, *argv], deadline_s=deadline_s, environ=os.environ, text=text)
+        return run(step, deadline_s=deadline_s, environ=os.environ, text=text)
     except FileNotFoundError as error:
         raise MissingError("srun was not found on the PATH of the batch script") from error
