@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hostfiles import deepspeed, horovod, intelmpi, mpich, openmpi, pytorch, tensorflow
+from hostfiles import deepspeed, horovod, intelmpi, mpich, openmpi, pytorch, tables, tensorflow
 from hostfiles.allocation import Allocation, Device, Host, from_lists
 from hostfiles.environment import from_slurm
 from hostfiles.errors import HostfileError
 
 __all__ = [
+    "DEVICES",
     "FORMATS",
     "OPTIONS",
     "PER_TASK",
@@ -34,8 +35,22 @@ FORMATS: Mapping[str, Callable[..., str]] = {
     "deepspeed": lambda allocation, _port, _task: deepspeed.text(allocation),
     "pytorch": pytorch.text,
     "tensorflow": tensorflow.text,
+    "ranktable-1.0": tables.ranktable_1_0,
+    "ranktable-2": tables.ranktable_2,
+    "ranktable-1.2": tables.ranktable_1_2,
+    "ascend": tables.ascend,
 }
 
 # the options that a format takes besides, and the formats that are always for one task (in a step: the one that asks)
-OPTIONS: Mapping[str, tuple[str, ...]] = {"pytorch": ("node",), "tensorflow": ("ps", "chief", "evaluator")}
-PER_TASK: tuple[str, ...] = ("tensorflow",)
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "pytorch": ("node",),
+    "tensorflow": ("ps", "chief", "evaluator"),
+    "ranktable-1.0": ("uneven",),
+    "ranktable-2": ("uneven",),
+    "ranktable-1.2": ("uneven",),
+    "ascend": ("table",),
+}
+PER_TASK: tuple[str, ...] = ("tensorflow", "ascend")
+
+# the formats that take what each host says of its devices (hostfiles.npu), and whether they cannot do without
+DEVICES: Mapping[str, bool] = {"ranktable-1.0": True, "ranktable-2": True, "ranktable-1.2": True, "ascend": False}

@@ -54,6 +54,11 @@ def step_id(environ: Mapping[str, str]) -> int | None:
     return None if step is None or step > _LAST_STEP else step
 
 
+def groups(environ: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    """The nodes of each group of a heterogeneous job, in a step too; none in any other job."""
+    return tuple(tuple(expand(_wanted(environ, f"SLURM_JOB_NODELIST{group}"))) for group in _groups(environ))
+
+
 def number(environ: Mapping[str, str], name: str) -> int | None:
     """A whole number from the environment; None where the variable is missing or empty."""
     text = environ.get(name)
@@ -66,9 +71,9 @@ def number(environ: Mapping[str, str], name: str) -> int | None:
 
 def _job(environ: Mapping[str, str]) -> tuple[str, str | None]:
     """The node list and the task counts of the whole job, of all groups of a heterogeneous one."""
-    if groups := _groups(environ):
-        lists = [_wanted(environ, f"SLURM_JOB_NODELIST{group}") for group in groups]
-        return ",".join(lists), ",".join(_wanted(environ, f"SLURM_TASKS_PER_NODE{group}") for group in groups)
+    if endings := _groups(environ):
+        lists = [_wanted(environ, f"SLURM_JOB_NODELIST{group}") for group in endings]
+        return ",".join(lists), ",".join(_wanted(environ, f"SLURM_TASKS_PER_NODE{group}") for group in endings)
     nodelist = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
     if not nodelist:
         raise HostfileError(f"neither SLURM_JOB_NODELIST nor SLURM_NODELIST is set; {_ELSEWHERE}")
@@ -82,17 +87,17 @@ def _groups(environ: Mapping[str, str]) -> list[str]:
 
 def _slots(environ: Mapping[str, str], nodelist: str) -> int | list[int]:
     """The accelerators of every node, or of each where the groups of a heterogeneous job differ."""
-    groups, here = _groups(environ), _accelerators(environ)
-    if not groups:
+    endings, here = _groups(environ), _accelerators(environ)
+    if not endings:
         return here
-    counts = [environ.get(f"SLURM_GPUS_PER_NODE{group}", "").rpartition(":")[2] for group in groups]
+    counts = [environ.get(f"SLURM_GPUS_PER_NODE{group}", "").rpartition(":")[2] for group in endings]
     if here > 1 and not any(counts):
         raise HostfileError(
             "a heterogeneous job whose groups have no SLURM_GPUS_PER_NODE_HET_GROUP_n: the GPUs of another group are"
             " not known here; ask for them with --gpus-per-node, or give --slots"
         )
     of: dict[str, int] = {}
-    for group, count in zip(groups, counts, strict=True):
+    for group, count in zip(endings, counts, strict=True):
         slots = number({f"SLURM_GPUS_PER_NODE{group}": count}, f"SLURM_GPUS_PER_NODE{group}") or 1
         of.update(dict.fromkeys(expand(_wanted(environ, f"SLURM_JOB_NODELIST{group}")), slots))
     return [of.get(name, 1) for name in expand(nodelist)]

@@ -121,7 +121,16 @@ def complete(allocation: Allocation, lines: Iterable[str]) -> Allocation:
     silent = [name for name in tasks if name not in said]
     if silent:
         raise HostfileError(f"{silent[0]} did not say its devices, one of {len(silent)}; each host says one line")
-    return Allocation(tuple(said[name] for name in tasks), allocation.job_id, allocation.step_id)
+    return allocation._replace(hosts=tuple(said[name] for name in tasks))
+
+
+def alone(lines: Iterable[str], *, job_id: int = 0, distribution: str = "block") -> Allocation:
+    """The allocation of those that speak and nobody else, in the lines' order, with one task a device.
+
+    Raises HostfileError for no lines, for one that cannot be read, and for a host that has two.
+    """
+    hosts = (Host(name, len(devices), len(devices), ip, devices) for name, ip, devices in map(_parsed, lines))
+    return Allocation(tuple(hosts), job_id, distribution=distribution)
 
 
 def _parsed(text: str) -> tuple[str, str, tuple[Device, ...]]:

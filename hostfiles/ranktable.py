@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from hostfiles.allocation import Allocation
 from hostfiles.errors import HostfileError
-from hostfiles.ranktable_rules import Server, address, check, check_super_pods
+from hostfiles.ranktable_rules import Server, address, check, check_super_pods, each, refuse
 
 TYPE_CHECKING = False  # as in `typing` (see hostfiles.allocation)
 if TYPE_CHECKING:
@@ -65,6 +65,13 @@ def version_1_2(allocation: Allocation, super_pods: Mapping[str, str] | None = N
     None means one pod, "0". Inside one pod no device needs an address: it has the pod's own links.
     """
     servers = _servers(allocation)
+    for server, device in each(servers):
+        if device.super_id is None:
+            refuse(
+                server,
+                f"device {device.id} has no super_device_id; `npu-smi info -t spod-info` shows it as SDID, and a node's"
+                f" line has it behind the address: {device.id}={device.ip}/SDID",
+            )
     pods: dict[str, list[str]] = {}
     for server in servers:
         if super_pods is not None and server.name not in super_pods:

@@ -53,7 +53,12 @@ def devices(
 
 
 def own_address(name: str) -> str:
-    """The address of this node, as it resolves its own name; IPv4 where it has one.
+    """The address of this node, as it resolves its own name; IPv4 where it has one. Raises as `own_addresses`."""
+    return own_addresses(name)[0]
+
+
+def own_addresses(name: str) -> tuple[str, ...]:
+    """The addresses of a node, as its name resolves here, IPv4 first.
 
     Raises HostfileError where the name has none but those of the loopback, as 127.0.1.1 on Debian.
     """
@@ -61,13 +66,13 @@ def own_address(name: str) -> str:
         found = socket.getaddrinfo(os.fsencode(name), None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise HostfileError(
-            f"{name} has no address here ({error.strerror}); server_id is the address of a node"
+            f"{name} has no address here ({error.strerror}); Ascend's programs take addresses for names"
         ) from error
     addresses = sorted((family != socket.AF_INET, str(place[0])) for family, _, _, _, place in found)
     usable = [ip for _, ip in addresses if not ip.startswith(("127.", "fe80:")) and ip != "::1"]
     if not usable:
         raise HostfileError(f"{name} is {addresses[0][1]} here, which no other node can reach; mend /etc/hosts")
-    return usable[0]
+    return tuple(usable)
 
 
 def _present(directory: Path) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hostfiles import ranktable_read
 from slurm_plugin.job import ranktable
-from slurm_plugin.job.hosts import deliver
+from slurm_plugin.job.deliver import deliver
 
 TO = ("ranktable-1.0",)
 

@@ -98,7 +98,7 @@ class Preparation:
         """The words that run the hooks once on each node; `command` is `slurm-plugin` there."""
         python = prestart.python_of(self.words)
         request = prestart.Request(self.site["run_directory"], self.node_directory, python, tuple(map(str, self.hooks)))
-        return (*steps.on_each_node(self.run.nodes, stop=True), *command, *request.words())
+        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=True))
 
     def launch(self) -> Launch:
         """What is run for the user's words on these nodes."""

@@ -18,7 +18,7 @@ import prechecks
 from hostfiles import nodelist
 from slurm_plugin import compiled, grant, token
 from slurm_plugin.decide import WHO, Action, Attempt, Health, Phase, decide
-from slurm_plugin.job import barrier, files
+from slurm_plugin.job import barrier, files, itself
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.prepare import Preparation
@@ -44,7 +44,7 @@ def main(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:  # as in a hook: a failure of ours costs no job
         say(f"the site's settings cannot be read: {error}; the program runs unchecked, and no fault restarts it")
         options.retries, site = 0, UNCHECKED
-    if _deployed() and (compiled.site_root() / compiled.KILL_SWITCH).exists():
+    if itself.deployed() and (compiled.site_root() / compiled.KILL_SWITCH).exists():
         say("slurm_plugin is switched off on this site: the program runs unchecked, and no fault restarts it")
         options.retries = 0  # a requeue without our hooks would wait 121 s and never be counted
     run, door = from_environment(os.environ, options.slots), connect(say=say)
@@ -56,16 +56,11 @@ def main(options: argparse.Namespace) -> int:
 
 def _site() -> Mapping[str, Any]:
     """The deployed settings; where this code was not deployed but installed, the defaults."""
-    if _deployed():
+    if itself.deployed():
         return compiled.read(compiled.site_root())
     from slurm_plugin import siteconfig  # noqa: PLC0415 - needs packages that a deployed copy does without
 
     return siteconfig.compiled(siteconfig.load())
-
-
-def _deployed() -> bool:
-    """Whether this code runs from a site directory, whatever state that is in."""
-    return (compiled.site_root() / "lib" / "__main__.py").exists()
 
 
 class Supervisor:
@@ -105,7 +100,7 @@ class Supervisor:
         """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""
         self.preparation.write(answers)
         if self.preparation.hooks:
-            step = self.preparation.hook_step(_ourselves())
+            step = self.preparation.hook_step(itself.command())
             if code := launcher.run(step, self.preparation.environment(reason, launched=False), say):
                 return "hook", code
         launch = self.preparation.launch()
@@ -136,7 +131,7 @@ class Supervisor:
 
     def _ask(self, hook: str) -> barrier.Answers:
         """Ask every node."""
-        return barrier.ask(self.preparation.question(hook), _ourselves(), self.job.nodes)
+        return barrier.ask(self.preparation.question(hook), itself.command(), self.job.nodes)
 
     def _recheck(self, launcher: Launcher) -> barrier.Answers:
         """Ask every node again; where none answers, once more when Slurm does: no step starts while it is away."""
@@ -242,13 +237,6 @@ def lines_of_reason(given: grant.Grant) -> list[str]:
             node, (head, _, rest) = head, rest.partition(": ")
         lines.append(f"{node} {head}: failed: {rest}" if node and rest else f"{node} {head}".strip())
     return lines
-
-
-def _ourselves() -> list[str]:
-    """The command line that runs this very code on another node: the deployed copy, or the installed one."""
-    if _deployed():
-        return [str(compiled.site_root() / "bin" / "slurm-plugin")]
-    return [sys.executable, "-m", "slurm_plugin"]
 
 
 def _utc(seconds: float) -> str:

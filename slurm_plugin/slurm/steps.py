@@ -31,19 +31,32 @@ def first_failure(line: bytes) -> int | None:
     return None if number is None else 128 + number
 
 
-def on_each_node(hosts: Sequence[str], *, stop: bool = False) -> tuple[str, ...]:
-    """The words before a program that run it once on each host; `stop` ends all where one fails.
+def on_each_node(
+    argv: Sequence[str], hosts: Sequence[str], groups: Sequence[Sequence[str]] = (), *, stop: bool = False
+) -> list[str]:
+    """The words that run `argv` once on each host; `stop` ends all where one fails.
 
-    The step overlaps with others, so it needs no free CPU.
+    The step overlaps with others, so it needs no free CPU. `groups` are the nodes of each group of a heterogeneous
+    job: srun is told of every group by itself, and of those without a host not at all.
     """
-    count = str(len(hosts))
-    step = ("srun", "--quiet", "--overlap", "--nodes", count, "--ntasks", count, "--ntasks-per-node=1")
-    return (*step, f"--nodelist={nodelist.fold(hosts)}", f"--kill-on-bad-exit={int(stop)}", "--export=ALL", "--")
+    parts = [[host for host in hosts if host in known] for known in map(set, groups)] if groups else [list(hosts)]
+    step = ["srun"]
+    for number, names in enumerate(parts):
+        if not names:
+            continue
+        step += [":"] if len(step) > 1 else []
+        step += [f"--het-group={number}"] if groups else []
+        step += ["--quiet", "--overlap", f"--kill-on-bad-exit={int(stop)}", "--export=ALL"]
+        step += [f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1"]
+        step += [f"--nodelist={nodelist.fold(names)}", "--", *argv]
+    return step
 
 
-def one_task_a_node(argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float) -> Result:
+def one_task_a_node(
+    argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float, groups: Sequence[Sequence[str]] = ()
+) -> Result:
     """Run `argv` once on each host with `text` on stdin; what was written until then where the deadline passes."""
     try:
-        return run([*on_each_node(hosts), *argv], deadline_s=deadline_s, environ=os.environ, text=text)
+        return run(on_each_node(argv, hosts, groups), deadline_s=deadline_s, environ=os.environ, text=text)
     except FileNotFoundError as error:
         raise MissingError("srun was not found on the PATH of the batch script") from error

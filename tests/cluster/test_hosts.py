@@ -1,11 +1,16 @@
 """`slurm-plugin hosts` inside real jobs: ranks are where srun has put them, nodes are the step's or the job's."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from hostfiles import ranktable_read
 from slurm_plugin.sandbox import Sandbox
+from slurm_plugin.sandbox.machine import inside
 from tests.cluster.jobs import workdir
 
 pytestmark = pytest.mark.cluster
+HOME = "/home/alice"
 
 # What a task is told and what it is, in one line: the two halves are equal where we place ranks as Slurm does.
 COMPARE = (
@@ -54,3 +59,88 @@ def test_a_heterogeneous_job_is_one_allocation(cluster: Sandbox) -> None:
     assert len(lines) == 3 + 5 + 3 + 1
     assert [line for line in lines[3:-1] if len(set(line.split())) != 1] == []
     assert lines[-1] == "n2:1"
+
+
+# A table is folded into one line that begins with a word of its own.
+ASCEND = r"""#!/bin/bash
+echo "batch $(slurm-plugin hosts ranktable-1.0 | tr -d '\n')"
+slurm-plugin hosts ranktable-1.0 --output table.json && echo "file $(tr -d '\n' < table.json)"
+srun --overlap -N3 -n3 --ntasks-per-node=1 slurm-plugin hosts devices > lines
+srun --overlap -N1 -n1 -w n2 slurm-plugin hosts ranktable-1.0 > one.json
+srun --overlap -N2 -n2 -w n2,n3 bash -c '((SLURM_PROCID)) || slurm-plugin hosts ranktable-1.0 > two.json'
+srun -m cyclic bash -c 'eval "$(slurm-plugin hosts ascend --table table.json)"
+  echo "rank $RANK_ID $SLURMD_NODENAME $ASCEND_DEVICE_ID $RANK_SIZE"'
+srun bash -c 'eval "$(slurm-plugin hosts ascend)"; echo "worker $MS_NODE_ID $MS_SCHED_HOST $MS_SCHED_PORT"'
+slurm-plugin hosts ascend | tr '\n' ' '
+"""
+ASCEND_HETEROGENEOUS = """#!/bin/bash
+slurm-plugin hosts ranktable-1.0
+echo "exit $?"
+srun --het-group=0,1 -N1 -n1 bash -c '((SLURM_PROCID)) || slurm-plugin hosts ranktable-1.0 > step.json'
+"""
+BROKEN = """#!/bin/bash
+slurm-plugin hosts ranktable-1.0 --output table.json
+echo "exit $?"
+ls
+"""
+
+
+@pytest.fixture
+def npus(cluster: Sandbox) -> Iterator[Sandbox]:
+    """Each of n1 to n3 has two fake Ascend devices, with addresses in a hccn.conf of its own."""
+    pids = {row.name: row.pid or 0 for row in cluster.status().machines}
+    made = []
+    for place, name in enumerate(("n1", "n2", "n3")):
+        conf = inside(pids[name], "/etc/hccn.conf")
+        conf.write_text("".join(f"address_{device}=192.168.{place}.{8 + device}\n" for device in range(2)))
+        conf.chmod(0o644)
+        files = [inside(pids[name], f"/dev/davinci{device}") for device in range(2)]
+        for file in files:
+            file.touch()
+        made += [conf, *files]
+    yield cluster
+    for file in made:
+        file.unlink(missing_ok=True)
+
+
+def test_a_rank_table_in_a_job(npus: Sandbox) -> None:
+    """The batch script's, the file and the one made outside of the nodes' lines are the same; ranks are the table's."""
+    lines = batch(npus, "ascend", ASCEND, "-N3", "-n6", "--ntasks-per-node=2", f"--chdir={HOME}/ascend")
+    home = npus.home("alice") / "ascend"
+    by_hand = ["--devices", f"{HOME}/ascend/lines", "--nodelist=n[1-3]"]
+    outside = npus.run(["slurm-plugin", "hosts", "ranktable-1.0", *by_hand]).stdout
+    servers = ranktable_read.parse(outside).servers
+    assert [[device.ip for device in server.devices] for server in servers] == [
+        [f"192.168.{place}.8", f"192.168.{place}.9"] for place in range(3)
+    ]
+    folded = outside.replace("\n", "")
+    assert lines[:2] == [f"batch {folded}", f"file {folded}"]
+    assert (home / "table.json").read_text() == outside
+    assert ranktable_read.parse((home / "one.json").read_text()).servers == servers[1:2]
+    assert ranktable_read.parse((home / "two.json").read_text()).servers == servers[1:]
+    ranks = sorted(line for line in lines if line.startswith("rank "))
+    assert ranks == [f"rank {rank} n{rank // 2 + 1} {rank % 2} 6" for rank in range(6)]
+    scheduler = [word.partition("=")[2] for word in lines[-1].split() if "=" in word]
+    assert (scheduler[:2], scheduler[3]) == (["MS_SCHED", servers[0].id], "6")
+    workers = sorted(line for line in lines if line.startswith("worker "))
+    assert workers == [f"worker {rank} {servers[0].id} {scheduler[2]}" for rank in range(6)]
+
+
+def test_a_rank_table_of_a_heterogeneous_job(npus: Sandbox) -> None:
+    """The nodes of all groups are asked, from the batch script and from a step over both."""
+    chdir = f"--chdir={HOME}/ascend-groups"
+    lines = batch(npus, "ascend-groups", ASCEND_HETEROGENEOUS, "-N1", chdir, ":", "-N2", chdir)
+    assert lines.pop() == "exit 0"
+    servers = ranktable_read.parse("\n".join(lines)).servers
+    assert [server.devices[0].ip for server in servers] == ["192.168.0.8", "192.168.1.8", "192.168.2.8"]
+    step = (npus.home("alice") / "ascend-groups/step.json").read_text()
+    assert ranktable_read.parse(step).servers == servers[:2]
+
+
+def test_a_node_without_hccn_conf(npus: Sandbox) -> None:
+    """Its own line with its name, exit 2, and no file is left."""
+    pid = next(row.pid for row in npus.status().machines if row.name == "n2")
+    inside(pid or 0, "/etc/hccn.conf").unlink()
+    lines = batch(npus, "ascend-broken", BROKEN, "-N3", f"--chdir={HOME}/ascend-broken")
+    why = "/etc/hccn.conf: No such file or directory, and hccn_tool: No such file or directory"
+    assert lines == [f"slurm-plugin: n2: device 0: {why}", "exit 2", "batch.sh", "out"]

@@ -1,10 +1,12 @@
 """The variables of one Ascend process, with a rank table and without."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
-from hostfiles import Allocation, Device, Host, HostfileError, ascend, ranktable
+from hostfiles import Allocation, Device, Host, HostfileError, ascend, ranktable, ranktable_read
+from hostfiles.ranktable_rules import Server
 from tests.ascend import allocation
 
 PATH = "/scratch/alice/.slurm_plugin/7/jobstart_hccl.json"
@@ -117,3 +119,59 @@ def test_names_are_no_addresses() -> None:
     """MS_SCHED_HOST is one."""
     with pytest.raises(HostfileError, match=r"^n1: '' is no address; MindSpore's cluster takes no names$"):
         ascend.scheduler_variables(Allocation((Host("n1"),)), 61000)
+
+
+@pytest.mark.parametrize("distribution", ["block", "cyclic", "plane=3"])
+@pytest.mark.parametrize("make", [ranktable.version_1_0, ranktable.template_2])
+def test_the_rank_in_a_table(make: Callable[[Allocation], str], distribution: str) -> None:
+    """It is that of the task's device, whatever the order of the table's servers and of Slurm's tasks."""
+    job = allocation(4, 4, 4)._replace(distribution=distribution)
+    servers = ranktable_read.parse(make(job)).servers
+    ranked = [(server.id, device.id) for server in servers for device in server.devices]
+    for task, (index, local) in enumerate(job.places):
+        host = job.hosts[index]
+        rank = ascend.rank_in_table(servers, job, task, ("10.9.9.9", host.address))
+        assert ranked[rank] == (host.address, local)
+        variables = ascend.table_variables(ascend.of_table(servers), rank, PATH)
+        assert (variables["RANK_ID"], variables["ASCEND_DEVICE_ID"]) == (str(rank), str(local))
+
+
+@pytest.mark.parametrize("distribution", ["cyclic", "plane=1"])
+def test_under_another_distribution(distribution: str) -> None:
+    """Task 1 is the first of the second host: rank 2 of a table that counts host by host, and MindSpore's node 1."""
+    two = TWO._replace(distribution=distribution)
+    variables = ascend.table_variables(two, 1, PATH)
+    assert (variables["RANK_ID"], variables["ASCEND_DEVICE_ID"]) == ("2", "0")
+    variables = ascend.cluster_variables(two, 1, 61000)
+    assert (variables["MS_NODE_ID"], variables["RANK_ID"], variables["ASCEND_DEVICE_ID"]) == ("1", "1", "0")
+
+
+def test_an_address_of_a_table_in_another_form() -> None:
+    """fd00:0::1 is fd00::1."""
+    servers = (Server("fd00:0::1", (Device(0),), ""),)
+    assert ascend.rank_in_table(servers, Allocation((Host("a"),)), 0, ("fd00::1",)) == 0
+
+
+def test_a_host_that_is_no_server() -> None:
+    """It is named with its address, and some of those that are there."""
+    servers = tuple(Server(f"10.0.0.{place}", (Device(0),), "") for place in range(5))
+    five = Allocation(tuple(Host(f"n{place}") for place in range(5)))
+    with pytest.raises(HostfileError) as caught:
+        ascend.rank_in_table(servers, five, 1, ("10.0.0.9",))
+    assert str(caught.value) == (
+        "n1 is 10.0.0.9 here, and no server of the rank table, which has 10.0.0.0, 10.0.0.1, 10.0.0.2, …"
+    )
+
+
+def test_a_table_whose_ranks_do_not_follow_its_devices() -> None:
+    """The logical id of a rank would be another one."""
+    with pytest.raises(HostfileError) as caught:
+        ascend.of_table([Server("10.0.0.1", (Device(1), Device(0)), "")])
+    assert str(caught.value) == "server 10.0.0.1: its ranks are devices [1, 0]; they have to follow the device ids"
+
+
+def test_a_table_has_no_scheduler() -> None:
+    """The process has to be named."""
+    with pytest.raises(HostfileError, match=r"^a rank table has no scheduler; say for which rank with --task, or ask "):
+        ascend.text(TWO, 61000, table=PATH)
+    assert ascend.text(TWO, 61000, 1, table=PATH) == ascend.exports(ascend.table_variables(TWO, 1, PATH))

@@ -3,7 +3,7 @@
 import pytest
 
 from hostfiles import Allocation, Host, HostfileError, from_slurm
-from hostfiles.environment import step_id
+from hostfiles.environment import groups, step_id
 
 STEP = {
     "SLURM_JOB_ID": "1",
@@ -108,3 +108,16 @@ def test_contradictions(environ: dict[str, str], message: str) -> None:
     """One clear line, never a guess."""
     with pytest.raises(HostfileError, match=f"^(?:{message})"):
         from_slurm(environ)
+
+
+def test_groups() -> None:
+    """The nodes of each group, in a batch script and in a step; none in any other job."""
+    environ = {
+        "SLURM_HET_SIZE": "2",
+        "SLURM_JOB_NODELIST_HET_GROUP_0": "n1",
+        "SLURM_JOB_NODELIST_HET_GROUP_1": "n[2-3]",
+    }
+    assert groups(environ) == (("n1",), ("n2", "n3"))
+    assert groups({"SLURM_JOB_NODELIST": "n1"}) == ()
+    with pytest.raises(HostfileError, match=r"^SLURM_HET_SIZE is 3, and SLURM_JOB_NODELIST_HET_GROUP_2 is not set; "):
+        groups({**environ, "SLURM_HET_SIZE": "3"})

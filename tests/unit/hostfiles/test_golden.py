@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hostfiles import FORMATS, Allocation, from_lists
+from hostfiles import DEVICES, FORMATS, Allocation, Device, Host, from_lists
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hosts"
 ALLOCATIONS = {
@@ -18,9 +18,22 @@ PORT = 61005
 
 def text(form: str, allocation: Allocation) -> str:
     """What a format makes: once for formats of the whole job, else without a task, then for the last one."""
-    make = FORMATS[form]
-    whole, last = make(allocation, PORT, None), make(allocation, PORT, allocation.tasks - 1)
+    options = {"uneven": True} if DEVICES.get(form) else {}
+    if form in DEVICES:
+        allocation = with_devices(allocation)
+    whole, last = (FORMATS[form](allocation, PORT, task, **options) for task in (None, allocation.tasks - 1))
     return whole if whole == last else f"{whole}# task {allocation.tasks - 1}\n{last}"
+
+
+def with_devices(allocation: Allocation) -> Allocation:
+    """The same hosts with addresses, and a device a slot: by address 10.0.0.9 is not the first, compared as text."""
+    hosts = []
+    for place, host in enumerate(allocation.hosts):
+        devices = tuple(
+            Device(number, f"192.168.{place}.{8 + number}", place * 8 + number) for number in range(host.slots)
+        )
+        hosts.append(Host(host.name, host.slots, host.tasks, f"10.0.0.{9 + place}", devices))
+    return allocation._replace(hosts=tuple(hosts))
 
 
 def write() -> None:

@@ -98,6 +98,25 @@ def test_lines_complete_an_allocation() -> None:
     assert npu.complete(bare, reversed(lines)) == wanted
 
 
+def test_lines_alone_are_an_allocation() -> None:
+    """Of those that speak, in their order, with one task a device; nothing else of Slurm's is known."""
+    wanted = allocation(2, 1)
+    said = [npu.line(host.name, host.address, host.devices) for host in wanted.hosts]
+    assert npu.alone(said, job_id=7) == wanted
+    assert npu.alone(reversed(said), distribution="cyclic").names == ("n2", "n1")
+    with pytest.raises(HostfileError, match=r"^the host n1 stands twice in an allocation; each is there once$"):
+        npu.alone(said[:1] * 2)
+    with pytest.raises(HostfileError, match=r"^an allocation without hosts; at least one is needed$"):
+        npu.alone([])
+
+
+def test_a_completed_allocation_keeps_its_distribution() -> None:
+    """Which task runs where does not change by what nodes say."""
+    two = Allocation((Host("n1", 2, 2), Host("n2", 2, 2)), 7, 3, "cyclic")
+    completed = npu.complete(two, ["n1 10.0.0.1 0= 1=", "n2 10.0.0.2 0= 1="])
+    assert completed[1:] == two[1:]
+
+
 @given(
     st.dictionaries(
         st.integers(0, 15), st.one_of(st.just(""), st.ip_addresses().map(lambda ip: address(str(ip)) or "")), min_size=1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hostfiles import FORMATS
+from hostfiles import DEVICES, FORMATS
 from slurm_plugin.job import hosts
 from slurm_plugin.job.run import master_port
 
@@ -72,6 +72,15 @@ def test_pytorch(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         ),
         (["tensorflow", "--nodelist=n1", "--ps=1"], "slurm-plugin: 1 tasks, 1 parameter servers"),
         (
+            ["pytorch", "--nodelist=n1", "--uneven"],
+            "slurm-plugin: --uneven is no option of pytorch; ranktable-1.0, ranktable-2, ranktable-1.2 take it",
+        ),
+        (
+            ["mpich", "--nodelist=n1", "--devices=lines"],
+            "slurm-plugin: --devices is no option of mpich; ranktable-1.0, ranktable-2, ranktable-1.2, ascend take it",
+        ),
+        (["ranktable-2", "--table=x.json"], "slurm-plugin: --table is no option of ranktable-2; ascend takes it"),
+        (
             ["pytorch", "--nodelist=n1", "--distribution=arbitrary"],
             "slurm-plugin: the distribution 'arbitrary'; block, ",
         ),
@@ -121,7 +130,7 @@ BY_HAND = ["--nodelist=n[1-4]", "--tasks-per-node=4(x3),2", "--slots=4", "--dist
 
 
 @pytest.mark.parametrize("arguments", [[], ["--task=9"]])
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", [form for form in FORMATS if form not in DEVICES])
 def test_a_job_and_its_description_give_the_same(
     environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str, arguments: list[str]
 ) -> None:
