@@ -29,7 +29,8 @@ with open(f"found.{os.uname().nodename}.json", "w") as file:
 SCRIPT = """#!/bin/bash
 export GONE=1 KEPT=1
 run=$SLURM_JOB_ID.0.0
-each="srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL"
+# Not --kill-on-bad-exit=1: srun then drops what it has not read yet, and that is the line about the failure.
+each="srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 --export=ALL"
 $each /etc/slurm/slurm_plugin/bin/slurm-plugin job prestart --run-directory /run/slurm_plugin --directory $run \\
   --python python3 -- $PWD/ma-pre-start.sh $PWD/ma-pre-start.py || exit
 ls -d /run/slurm_plugin/jobs/$run /tmp/slurm_plugin.$run
@@ -82,5 +83,5 @@ def test_a_failing_hook_ends_the_step(cluster: Sandbox) -> None:
     code, directory, log = start(cluster, "hooks-fail", "[sp1;retries=0]", fails="n2")
     assert "[slurm_plugin] n2 ma-pre-start.sh: failed: exit code 3" in log.splitlines()
     assert "srun: error: n2: task 1: Exited with exit code 3" in log.splitlines()
-    assert code
+    assert code == 3
     assert not list(directory.glob("found.*"))
