@@ -17,7 +17,7 @@ export FOO=' a "b" '"'c'"' $HOME \\ é \t' EMPTY= LONG=$(printf %20000s | tr ' '
 export PATH=$PWD/bin:$PATH WHERE=$SLURMD_NODENAME RANK=99 SLURM_JOB_ID=0
 unset GONE
 echo "on $SLURMD_NODENAME"; echo "warned" >&2
-[ $SLURMD_NODENAME != "$FAILS" ] || exit 3
+[ $SLURMD_NODENAME != "$(cat fails)" ] || exit 3
 sleep 300 & # still has the log open: srun would wait for it
 """
 PROGRAM = """
@@ -29,7 +29,8 @@ with open(f"found.{os.uname().nodename}.json", "w") as file:
 SCRIPT = """#!/bin/bash
 export GONE=1 KEPT=1
 run=$SLURM_JOB_ID.0.0
-each="srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL"
+# Not --kill-on-bad-exit=1: srun then drops what it has not read yet, and that is the line about the failure.
+each="srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 --export=ALL"
 $each /etc/slurm/slurm_plugin/bin/slurm-plugin job prestart --run-directory /run/slurm_plugin --directory $run \\
   --python python3 -- $PWD/ma-pre-start.sh $PWD/ma-pre-start.py || exit
 ls -d /run/slurm_plugin/jobs/$run /tmp/slurm_plugin.$run
@@ -41,7 +42,7 @@ exit 0
 """
 
 
-def start(box: Sandbox, name: str, *arguments: str) -> tuple[int, Path, str]:
+def start(box: Sandbox, name: str, comment: str, *, fails: str = "none") -> tuple[int, Path, str]:
     """A job of two nodes with hooks and a program that only the hook's PATH finds; its code, directory and log."""
     directory = workdir(box, name)
     (directory / "bin").mkdir(exist_ok=True)
@@ -49,17 +50,18 @@ def start(box: Sandbox, name: str, *arguments: str) -> tuple[int, Path, str]:
     (directory / "ma-pre-start.py").write_text("import os; os.environ['WHERE'] += ', twice'\n")
     (directory / "bin/my-program").write_text("#!/usr/bin/python3" + PROGRAM)
     (directory / "bin/my-program").chmod(0o755)
+    (directory / "fails").write_text(fails)
     for path in (directory / "bin", *directory.iterdir()):
         os.chown(path, directory.stat().st_uid, directory.stat().st_gid)
     words = ["sbatch", "--wait", "--nodes=2", "--nodelist=n[1-2]", f"--chdir=/home/alice/{name}", "--output=out"]
-    done = box.run([*words, *arguments], input=SCRIPT, check=False)
+    done = box.run([*words, f"--comment={comment}"], input=SCRIPT, check=False)
     return done.returncode, directory, (directory / "out").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("comment", ["[sp1;retries=0]", ""], ids=["prolog", "no-prolog"])
 def test_hooks_change_what_every_task_finds(cluster: Sandbox, comment: str) -> None:
     """Byte for byte, a long one too; each node its own; the mode's RANK stays; also where no prolog made a place."""
-    code, directory, log = start(cluster, f"hooks-{bool(comment)}", f"--comment={comment}")
+    code, directory, log = start(cluster, f"hooks-{bool(comment)}", comment)
     assert code == 0, log
     assert ("/run/slurm_plugin/jobs/" in log.replace("cannot access '/run", "")) == bool(comment), log
     for rank, node in enumerate(("n1", "n2")):
@@ -78,8 +80,8 @@ def test_hooks_change_what_every_task_finds(cluster: Sandbox, comment: str) -> N
 
 def test_a_failing_hook_ends_the_step(cluster: Sandbox) -> None:
     """On one node of two: the step ends with its code and its line, and no program is started."""
-    code, directory, log = start(cluster, "hooks-fail", "--export=ALL,FAILS=n2", "--comment=[sp1;retries=0]")
+    code, directory, log = start(cluster, "hooks-fail", "[sp1;retries=0]", fails="n2")
     assert "[slurm_plugin] n2 ma-pre-start.sh: failed: exit code 3" in log.splitlines()
     assert "srun: error: n2: task 1: Exited with exit code 3" in log.splitlines()
-    assert code
+    assert code == 3
     assert not list(directory.glob("found.*"))
