@@ -35,15 +35,9 @@ LONGEST = 600  # bytes: srun and mpirun keep such a line whole
 INIT_BARRIER, INIT_ALLREDUCE = 0.5, 0.6
 ELEMENTS = 8192  # of eight bytes, in the all-reduce
 PINGS = 20
-SIZES = (
-    1 << 16,
-    1 << 20,
-    1 << 22,
-    1 << 22,
-    1 << 22,
-    1 << 22,
-)  # small first: a slow link must be measured, not given up
+SIZES = (1 << 16, 1 << 20, *[1 << 22] * 12)  # small first: a slow link must be measured, not given up
 LONGEST_TRANSFER_S = 1.0
+ENOUGH_S = 0.5  # of transfers: the best of many counts, for somebody else may need the cores now and then
 SPIN_S, NAP_S = 0.02, 0.0005  # a host's ranks may share its cores with somebody
 LOOK_EVERY_S = 0.25
 LINGER_S = 1.0  # between the last words and the end: the first rank that ends so takes all the others with it
@@ -225,11 +219,12 @@ class Link:
         return self._transfers(round(latency * 1e6, 1), byte)
 
     def _transfers(self, latency_us: float, byte: bytearray) -> str:
-        best, took, before = 0.0, 0.0, 1
+        best, took, before, enough = 0.0, 0.0, 1, time.monotonic() + ENOUGH_S
         for number, size in enumerate(SIZES):
             if self.leads:
                 expected = took / before * size
-                byte[0] = expected < min(LONGEST_TRANSFER_S, (self.until - time.monotonic()) / 2)
+                now = time.monotonic()
+                byte[0] = expected < min(LONGEST_TRANSFER_S, (self.until - now) / 2) and (now < enough or number < 2)
             if not wait(self.MPI, [self._send(byte) if self.leads else self._receive(byte)], self.until):
                 return "transfer"
             if not byte[0]:
@@ -307,7 +302,8 @@ def measure(me: Rank) -> int:
 
 def main(argv: Sequence[str]) -> Never:
     """Returns only by ending the process: MPI's own handlers at exit would wait for who is stuck."""
-    sys.path.pop(0)  # this file's directory: its modules have common names
+    if sys.path[0] == os.path.dirname(os.path.abspath(__file__)):  # noqa: PTH100, PTH120
+        del sys.path[0]  # modules beside this file have common names
     me = Rank(argv[1], float(argv[2]), argv[3].split(","))
     me.say("hello", rank=me.rank)
     start_guard(me)

@@ -17,7 +17,7 @@ from prechecks.verdict import ERROR, SKIPPED
 
 DEADLINE_S = 30.0
 END_S = 4.0  # of the deadline: for the ranks' guards to speak and for a launcher to take its daemons back
-LEAVE_S = 2.0  # after the deadline: what is left of the launcher is killed
+LEAVE_S = 2.0  # after the deadline: for each step of ending what is left of the launcher
 LOOK_EVERY_S = 0.2
 MOST_BYTES = 4 << 20  # of output that is kept: a rank says some twenty short lines
 LAST_LINES = 20
@@ -45,7 +45,7 @@ def check(
     say: Callable[[str], None],
     give_up: Callable[[], bool] = lambda: False,
 ) -> dict[str, Verdict]:
-    """One verdict a host, within `deadline_s` and some LEAVE_S seconds.
+    """One verdict a host, within `deadline_s` and at most four times LEAVE_S.
 
     `launcher` starts one rank on each of `hosts`, in order; `python` has an mpi4py that belongs to that launcher's MPI.
     `give_up` is asked now and then: True ends the check early. Nothing raises: a check that breaks is an `error`.
@@ -67,42 +67,39 @@ def check(
         run.end()
     if give_up():
         return fabric.unknown(hosts, SKIPPED, "the job was told to end")
-    verdicts = fabric.judge(hosts, run.lines, nonce, thresholds, run.complaint)
+    verdicts = fabric.judge(hosts, run.lines, nonce, thresholds, last_words([*run.last]))
     if late:
         say(f"fabric: {Path(argv[0]).name} did not end in {deadline_s:g} s and was ended")
-    if run.complaint and any(verdict.verdict == ERROR for verdict in verdicts.values()):
-        for line in run.last:
-            say(f"fabric: {argv[0]} said: {line}")
+    if any(verdict.verdict == ERROR for verdict in verdicts.values()):
+        for line in (line for line in run.last if line.strip("-")):
+            say(f"fabric: {Path(argv[0]).name} said: {line}")
     seconds = round(time.monotonic() - started, 3)
     return {name: verdict._replace(seconds=seconds) for name, verdict in verdicts.items()}
 
 
 class _Run:
-    """The launcher and its output. It leads a session of its own: ending the group ends what stayed in it."""
+    """The launcher and its output. It leads a session of its own, in which mpirun's srun stays too."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._out, self._kept = b"", 0
+        self._rest, self._kept = b"", 0
         self.lines: list[str] = []
-        self.last: deque[str] = deque(maxlen=LAST_LINES)  # of stderr
+        self.last: deque[str] = deque(maxlen=LAST_LINES)  # of stderr, without empty ones
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environ, start_new_session=True
         )
 
-    @property
-    def complaint(self) -> str:
-        """The launcher's last words; frames of dashes are none."""
-        return next((line for line in reversed(self.last) if line.strip("-= ")), "")
-
     def read(self, until: float, give_up: Callable[[], bool]) -> bool:
-        """Take lines as they come; whether the launcher ended by itself. Its children may keep its pipes open."""
+        """Take lines as they come; whether the launcher ended by itself. What it started may keep its pipes open."""
         assert self._process.stdout and self._process.stderr  # noqa: S101 - for the type checker
         with selectors.DefaultSelector() as selector:
             for pipe in (self._process.stdout, self._process.stderr):
                 selector.register(pipe, selectors.EVENT_READ)
-            while selector.get_map() and time.monotonic() < until and not give_up():
-                ended = self._process.poll() is not None
-                ready = selector.select(0 if ended else LOOK_EVERY_S)
+            while time.monotonic() < until and not give_up():
+                ended = self._ended()
+                if not selector.get_map():
+                    time.sleep(LOOK_EVERY_S / 4)
+                ready = selector.select(0 if ended else LOOK_EVERY_S) if selector.get_map() else []
                 for key, _ in ready:
                     chunk = os.read(key.fd, 1 << 16)
                     if not chunk:
@@ -110,48 +107,58 @@ class _Run:
                     self._take(chunk, key.fileobj is self._process.stdout)
                 if ended and not ready:
                     break
-        return self._ended(until)
+        return self._ended()
 
     def _take(self, chunk: bytes, is_out: bool) -> None:
         if not is_out:
             self.last.extend(line.strip() for line in chunk.decode(errors="replace").splitlines() if line.strip())
             return
         self._kept += len(chunk)
-        *lines, self._out = (self._out + chunk).split(b"\n") if self._kept < MOST_BYTES else [b""]
+        *lines, self._rest = (self._rest + chunk).split(b"\n") if self._kept < MOST_BYTES else [b""]
         self.lines += [line.decode(errors="replace") for line in lines]
 
-    def _ended(self, until: float) -> bool:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(0.0, until - time.monotonic()))
-        return self._process.returncode is not None
+    def _ended(self) -> bool:
+        """Without taking its exit status: until then no other process gets its number, and no other session."""
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def end(self) -> None:
-        """SIGTERM first, with which mpirun and srun end the steps on other nodes; then SIGKILL to what is left here."""
-        below = children(self._process.pid)
-        for number, wait_s in ((signal.SIGTERM, LEAVE_S), (signal.SIGKILL, LEAVE_S)):
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(wait_s)
-        for pid, start in below.items():  # mpirun puts the srun of its daemons into a group of its own
-            if _parent_and_start(pid)[1] == start:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)  # to srun: end the step
+        """Leave nothing behind. mpirun, asked alone, ends its ranks and daemons everywhere; an srun that is told to end
+        ends its step; what then is still there is killed."""
+        for number, everybody in ((signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGKILL, True)):
+            until = time.monotonic() + LEAVE_S
+            for pid in _session(self._process.pid):
+                if everybody or pid == self._process.pid:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, number)
+            while _session(self._process.pid) and time.monotonic() < until:
+                time.sleep(LOOK_EVERY_S / 4)
+        with suppress(subprocess.TimeoutExpired):  # one that the kernel does not let end is left to it
+            self._process.wait(LEAVE_S)
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe:
                 pipe.close()
 
 
-def children(parent: int) -> dict[int, str]:
-    """The children of a process, with the times they started at: a number alone may be another's by now."""
-    found = {int(name): _parent_and_start(int(name)) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
-    return {pid: start for pid, (above, start) in found.items() if above == parent}
+def last_words(lines: Sequence[str]) -> str:
+    """What a launcher said last: its last line, or all of the last text that Open MPI puts between dashed lines."""
+    framed = bool(lines) and not lines[-1].strip("-")
+    words: list[str] = []
+    for line in reversed(lines):
+        text = line.strip("-")
+        if text:
+            words.insert(0, line)
+        if words and not (framed and text):
+            break
+    return " ".join(words)
 
 
-def _parent_and_start(pid: int) -> tuple[int, str]:
-    """Fields 4 and 22 of proc(5)'s stat; 0 and nothing for a process that is gone."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return 0, ""
-    return int(words[1]), words[19].decode()
+def _session(leader: int) -> list[int]:
+    """The processes of a session that still live (fields 3 and 6 of proc(5)'s stat)."""
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - as in prechecks
+        with suppress(OSError):
+            if name.isdigit():
+                words = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
+                if int(words[3]) == leader and words[0] not in (b"Z", b"X"):
+                    found.append(int(name))
+    return found

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,24 +33,26 @@ with open("found.new", "w") as file:
 os.rename("found.new", "found.json")
 time.sleep(float(sys.argv[3]))
 """
-# The program's python; on n3 somebody stops it, after AFTER seconds or where the program has come to a certain place.
+# The program's python; on n3 somebody stops it, after AFTER seconds or where the program has come to a certain phase.
 STOPPED = f"""#!/bin/bash
 [ "$(hostname)" = n3 ] && (sleep AFTER; kill -STOP $$) &
 exec {PYTHON} "$@"
 """
-IN_THE_RING = """
-import os, runpy, signal, sys
+AT_A_PHASE = """
+import os, runpy, signal, sys, time
 sys.argv.pop(0)
 write = os.write
-def stop_in(file, text):
+def watched(file, text):
     done = write(file, text)
     if text == b"PHASE\\n" and os.uname().nodename == "n3":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        ACT
     return done
-os.write = stop_in
-sys.path.insert(0, "")
+os.write = watched
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
+UNTIL_CUT = """open("/home/alice/in-the-ring", "w").close()
+        while "up" in open("/sys/class/net/eth0/operstate").read(): time.sleep(0.05)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +66,32 @@ class Found:
     messages: dict[str, str]
 
 
-def check(box: Sandbox, name: str, python: str = PYTHON, nodes: int = 4, stay_s: int = 0) -> Found:
-    """Run it as alice, in a plain batch job."""
+def start(box: Sandbox, name: str, python: str = PYTHON, nodes: int = 4, stay_s: int = 0, *, go: bool = True) -> Job:
+    """A plain batch job of alice's that runs the check (now, or once there is a file `go`), then stays for a while."""
     driver = program(box, "fabric.py", DRIVER)
     directory = workdir(box, name)
     words = ["sbatch", "--parsable", f"--nodes={nodes}", f"--chdir=/home/alice/{name}", "--output=job.out"]
-    script = f"#!/bin/bash\nexec /usr/bin/python3 -I -S {driver} {python} {DEADLINE_S} {stay_s}\n"
+    script = f"#!/bin/bash\ntouch runs; until [ -e go ]; do sleep 0.1; done\nexec /usr/bin/python3 -I -S {driver} {python} {DEADLINE_S} {stay_s}\n"
     job = Job(box, int(box.run(words, input=script, env=OPEN_MPI).stdout), directory)
-    job.until((directory / "found.json").exists, "the verdicts")
-    found = json.loads((directory / "found.json").read_text())
-    verdicts = found["verdicts"]
-    return Found(
-        job,
-        found["took"],
-        found["said"],
-        {host: verdict[1] for host, verdict in verdicts.items()},
-        {host: verdict[3] for host, verdict in verdicts.items()},
-    )
+    job.until((directory / "runs").exists, "the job's start")
+    if go:
+        (directory / "go").touch()
+    return job
+
+
+def finding(job: Job) -> Found:
+    """What it found."""
+    job.until((job.directory / "found.json").exists, "the verdicts")
+    found = json.loads((job.directory / "found.json").read_text())
+    words = {host: verdict[1] for host, verdict in found["verdicts"].items()}
+    return Found(job, found["took"], found["said"], words, {h: verdict[3] for h, verdict in found["verdicts"].items()})
+
+
+def check(box: Sandbox, name: str, python: str = PYTHON, nodes: int = 4) -> Found:
+    """Run it in a job that ends."""
+    found = finding(start(box, name, python, nodes))
+    found.job.end()
+    return found
 
 
 def executable(box: Sandbox, name: str, text: str) -> str:
@@ -92,14 +102,9 @@ def executable(box: Sandbox, name: str, text: str) -> str:
 
 
 def steps(job: Job) -> list[str]:
-    """The job's steps that Slurm knows of, the batch script's own left out; up to 5 s for it to hear of their end."""
-    end = time.monotonic() + 5
-    while True:
-        out = job.box.run(["squeue", "-h", "-s", "-j", str(job.id), "-o", "%i"]).stdout.split()
-        left = [step for step in out if not step.endswith((".batch", ".extern"))]
-        if not left or time.monotonic() > end:
-            return left
-        time.sleep(0.2)
+    """The job's steps that Slurm knows of, the batch script's own left out."""
+    out = job.box.run(["squeue", "-h", "-s", "-j", str(job.id), "-o", "%i"]).stdout.split()
+    return [step for step in out if not step.endswith((".batch", ".extern"))]
 
 
 def ranks(box: Sandbox) -> list[str]:
@@ -138,30 +143,51 @@ def test_a_whole_fabric_passes(cluster: Sandbox) -> None:
         assert "MB/s with n2" in found.messages["n1"]
         assert found.took < DEADLINE_S / 2
         assert found.said == []
-        found.job.end()
+
+
+def left_nothing(found: Found) -> None:
+    """No step of the job is left, and none of its processes, while the job itself goes on."""
+    found.job.until(lambda: not steps(found.job), "the end of mpirun's steps")
+    assert ranks(found.job.box) == []
+    assert found.job.state == "RUNNING"
+    assert found.took < DEADLINE_S + 4
 
 
 def test_a_stopped_rank_is_named(cluster: Sandbox) -> None:
-    """SIGSTOP before MPI_Init: n3 is named, the others are held up, and no step is left."""
+    """SIGSTOP before the program begins: n3 is named, the others are held up in MPI_Init, and no step is left."""
     python = executable(cluster, "stopped", STOPPED.replace("AFTER", "0"))
-    found = check(cluster, "stopped-early", python, stay_s=30)
-    left, running = steps(found.job), ranks(cluster)
+    job = start(cluster, "stopped-early", python, stay_s=60)
+    job.until(lambda: bool(steps(job) and ranks(cluster)), "a step of mpirun's")
+    found = finding(job)
     assert found.words == {"n1": "timeout", "n2": "timeout", "n3": "failed", "n4": "timeout"}, found
-    assert "n3" in found.messages["n1"]
-    assert (left, running) == ([], [])
+    assert found.messages["n1"] == "not measured, held up by n3"
+    left_nothing(found)
 
 
 @pytest.mark.parametrize("phase", ["barrier", "ring-1", "ring-2", "end"])
 def test_a_rank_that_stops_on_its_way_is_named(cluster: Sandbox, phase: str) -> None:
     """SIGSTOP in the middle: the healthy ranks do not hang, n3 is named, and no step is left."""
-    wrapper = program(cluster, f"in-{phase}.py", IN_THE_RING.replace("PHASE", phase))
+    wrapper = program(cluster, f"in-{phase}.py", AT_A_PHASE.replace("PHASE", phase).replace("ACT", STOP))
     python = executable(cluster, f"stops-{phase}", f'#!/bin/sh\nexec {PYTHON} {wrapper} "$@"\n')
-    found = check(cluster, f"stopped-{phase}", python, stay_s=30)
-    left, running = steps(found.job), ranks(cluster)
-    assert [host for host, word in found.words.items() if word == "failed"] == ["n3"], (found, found.job.log)
-    assert f"phase {phase}" in found.messages["n3"]
-    assert found.took < DEADLINE_S + 4
-    assert (left, running) == ([], [])
+    found = finding(start(cluster, f"stopped-{phase}", python, stay_s=60))
+    words = {"n1": "ok", "n2": "ok", "n3": "failed", "n4": "ok"}
+    assert (found.words, found.messages["n3"]) == (words, f"its rank is stopped, in phase {phase}"), found
+    left_nothing(found)
+
+
+def test_a_host_that_is_cut_off_is_named(cluster: Sandbox) -> None:
+    """eth0 of n3 goes down while it is in the ring: the others do not hang, and n3 is named."""
+    wrapper = program(cluster, "in-cut.py", AT_A_PHASE.replace("PHASE", "ring-1").replace("ACT", UNTIL_CUT))
+    python = executable(cluster, "cut", f'#!/bin/sh\nexec {PYTHON} {wrapper} "$@"\n')
+    job = start(cluster, "cut-off", python, stay_s=60)
+    job.until((cluster.home("alice") / "in-the-ring").exists, "n3's turn")
+    cluster.break_node("n3", "network-cut")
+    found = finding(job)
+    assert found.words == {"n1": "ok", "n2": "ok", "n3": "failed", "n4": "ok"}, found
+    assert found.took < DEADLINE_S + 8
+    cluster.heal_node("n3")
+    job.until(lambda: not steps(job), "the end of mpirun's steps")
+    assert ranks(cluster) == []
 
 
 def test_a_host_with_a_slow_cable_is_named(cluster: Sandbox) -> None:
@@ -189,8 +215,20 @@ def test_a_slow_pair_is_named(cluster: Sandbox) -> None:
     assert "n2-n3" in found.messages["n3"]
 
 
-def test_a_host_that_is_cut_off_is_named_or_nothing_is_said(cluster: Sandbox) -> None:
-    """eth0 of n3 goes down before the launch: mpirun starts no rank anywhere, which speaks against nobody."""
+def test_without_mpi4py_nothing_is_known(cluster: Sandbox) -> None:
+    """An interpreter without mpi4py is no host's fault: `error` for all, with its words."""
     found = check(cluster, "no-mpi4py", "/usr/bin/python3")
     assert set(found.words.values()) == {"error"}
     assert "No module named 'mpi4py'" in found.messages["n1"]
+
+
+def test_a_launcher_that_starts_nothing(cluster: Sandbox) -> None:
+    """n3 is cut off before: mpirun waits for its daemon there and starts no rank. That speaks against nobody."""
+    job = start(cluster, "cut-before", stay_s=60, go=False)
+    cluster.break_node("n3", "network-cut")
+    (job.directory / "go").touch()
+    found = finding(job)
+    assert set(found.words.values()) == {"error"}, found
+    assert found.messages["n1"].startswith("no rank was started: An ORTE daemon has unexpectedly failed")
+    assert any("mpirun did not end in 20 s" in line for line in found.said)
+    assert found.took < DEADLINE_S + 8

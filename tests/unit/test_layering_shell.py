@@ -100,9 +100,9 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def test_who_starts_processes() -> None:
-    """One module for Slurm's commands, one for pyslurm's, one for the job's own; the sandbox is a world of its own."""
+    """One module for Slurm's commands, one for pyslurm's, two for the job's own; the sandbox is a world of its own."""
     found = {name for name, tree in sources() if imports(tree) & STARTERS and not name.startswith("sandbox/")}
-    assert found == {"slurm/process.py", "slurm/bridge.py", "job/launch.py"}
+    assert found == {"slurm/process.py", "slurm/bridge.py", "job/launch.py", "job/fabric.py"}
 
 
 def test_who_imports_pyslurm() -> None:
