@@ -127,11 +127,10 @@ def _other(name: str, said: Said, wires: Sequence[Wire], least: float | None, bl
     """A host that nothing is laid to: fine, where that is known."""
     mine = [wire for wire in wires if name in wire[:2]]
     good = [wire for wire in mine if wire.link.mbs is not None and not _bad(wire.link, least)]
-    held = f", held up by {_names(blamed)}" if blamed else ""
     if said.error:
         return Verdict(ITEM, ERROR, JOB_PROBLEM, one_line(said.error))
     if not good or not (said.done or blamed):
-        return Verdict(ITEM, TIMEOUT, JOB_PROBLEM, one_line(f"not measured{held or ': ' + (said.late or 'no end')}"))
+        return Verdict(ITEM, TIMEOUT, JOB_PROBLEM, one_line(_why_unknown(name, said, mine, blamed)))
     if said.stuck and not blamed:
         what = f"its {' and '.join(said.stuck)} did not end, its links are fine: {_links(name, mine)}"
         return Verdict(ITEM, TIMEOUT, JOB_PROBLEM, one_line(what))
@@ -147,6 +146,14 @@ def _other(name: str, said: Said, wires: Sequence[Wire], least: float | None, bl
     ]
     message = one_line(", ".join([_links(name, good), *times]))
     return Verdict(ITEM, OK, JOB_PROBLEM, message, value=speed, threshold=least)
+
+
+def _why_unknown(name: str, said: Said, wires: Sequence[Wire], blamed: Sequence[str]) -> str:
+    if not blamed:
+        return f"not measured: {f'late in phase {said.late}' if said.late else 'its rank did not come to an end'}"
+    if any(wire.link != Link() for wire in wires):
+        return f"no good link: {_links(name, wires)}, which is laid to {_names(blamed)}"
+    return f"not measured, held up by {_names(blamed)}"
 
 
 def _links(name: str, wires: Iterable[Wire]) -> str:

@@ -71,7 +71,8 @@ def start(box: Sandbox, name: str, python: str = PYTHON, nodes: int = 4, stay_s:
     driver = program(box, "fabric.py", DRIVER)
     directory = workdir(box, name)
     words = ["sbatch", "--parsable", f"--nodes={nodes}", f"--chdir=/home/alice/{name}", "--output=job.out"]
-    script = f"#!/bin/bash\ntouch runs; until [ -e go ]; do sleep 0.1; done\nexec /usr/bin/python3 -I -S {driver} {python} {DEADLINE_S} {stay_s}\n"
+    wait = "touch runs; until [ -e go ]; do sleep 0.1; done"
+    script = f"#!/bin/bash\n{wait}\nexec /usr/bin/python3 -I -S {driver} {python} {DEADLINE_S} {stay_s}\n"
     job = Job(box, int(box.run(words, input=script, env=OPEN_MPI).stdout), directory)
     job.until((directory / "runs").exists, "the job's start")
     if go:
