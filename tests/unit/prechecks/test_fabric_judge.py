@@ -73,9 +73,7 @@ def test_both_links_slow_name_the_host() -> None:
     assert verdicts["n1"].message.startswith("1000 MB/s with n4, ")
 
 
-@pytest.mark.parametrize(
-    ("link", "named"), [((0, 1), "n2"), ((1, 2), "n3"), ((2, 3), "n4"), ((0, 3), "n4")], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("link", "named"), [((0, 1), "n2"), ((1, 2), "n3"), ((2, 3), "n4"), ((0, 3), "n4")], ids=str)
 @pytest.mark.parametrize(
     ("fault", "shown"),
     [("mbs=299", "299 MB/s"), ("stuck=meet", "stuck (meet)"), ("corrupt=7", "7 corrupt bytes")],
