@@ -57,9 +57,10 @@ def judge(
         blamed[name] = _against(name, [wires[index] for index in indices], least)
     wrong = [name for name, said in found.items() if said.wrong and name not in blamed]
     if wrong and not any(wires[index].link.corrupt for index in bad):
-        if 2 * len(wrong) >= len(hosts):
+        if 2 * len(wrong) < len(hosts):
+            blamed |= {name: f"{found[name].wrong} elements of its all-reduce are wrong" for name in wrong}
+        elif not blamed:
             return unknown(hosts, ERROR, f"the all-reduce is wrong on {_names(wrong)}: no host can be named")
-        blamed |= {name: f"{found[name].wrong} elements of its all-reduce are wrong" for name in wrong}
     return {
         name: _failed(blamed[name], name, wires, least)
         if name in blamed
@@ -97,7 +98,8 @@ def _gone(found: Mapping[str, Said]) -> dict[str, str]:
         return plain
     if len(answered) >= half:
         quiet = [name for name, said in found.items() if name not in answered and not said.error]
-        if quiet:
+        # Several, once MPI runs: more likely one of them crashed, and mpirun then ended those that waited for it.
+        if len(quiet) == 1 or not ready:
             return dict.fromkeys(quiet, "its rank began and fell silent")
     if len(ready) >= half:
         return {name: "its rank did not come out of MPI_Init" for name, said in found.items() if not said.ready}

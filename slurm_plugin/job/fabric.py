@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prechecks import Verdict, fabric
 from prechecks.fabric import Thresholds, program
-from prechecks.verdict import ERROR, SKIPPED
+from prechecks.verdict import ERROR, FAILED, SKIPPED, TIMEOUT
 
 DEADLINE_S = 30.0
 END_S = 4.0  # of the deadline: for the ranks' guards to speak and for a launcher to take its daemons back
@@ -70,7 +70,8 @@ def check(
     verdicts = fabric.judge(hosts, run.lines, nonce, thresholds, last_words([*run.last]))
     if late:
         say(f"fabric: {Path(argv[0]).name} did not end in {deadline_s:g} s and was ended")
-    if any(verdict.verdict == ERROR for verdict in verdicts.values()):
+    words = {verdict.verdict for verdict in verdicts.values()}
+    if words & {ERROR, TIMEOUT} and FAILED not in words:  # nobody is named: what the launcher saw may tell more
         for line in (line for line in run.last if line.strip("-")):
             say(f"fabric: {Path(argv[0]).name} said: {line}")
     seconds = round(time.monotonic() - started, 3)

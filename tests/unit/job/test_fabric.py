@@ -115,6 +115,15 @@ def test_a_launch_that_fails(launcher: Callable[[str], list[str]]) -> None:
     assert said == ["fabric: mpirun said: first", "fabric: mpirun said: mpirun: no such host"]
 
 
+def test_a_rank_that_crashed(launcher: Callable[[str], list[str]]) -> None:
+    """mpirun then ends all the others: unknown, and mpirun's own words, which name the rank, are in the log."""
+    hello = "for n in 1 2; do echo slurm_plugin-fabric $3 n$n hello rank=$((n - 1)); done"
+    found, said = run(launcher(f"{hello}\necho 'rank 1 on node n2 exited on signal 11' >&2\nexit 139"))
+    assert {verdict.verdict for verdict in found.values()} == {"timeout"}
+    assert found["n1"].message == "not measured: its rank did not come to an end"
+    assert said == ["fabric: mpirun said: rank 1 on node n2 exited on signal 11"]
+
+
 def test_no_launcher(tmp_path: Path) -> None:
     """Unknown too."""
     found, _ = run([str(tmp_path / "mpirun")])

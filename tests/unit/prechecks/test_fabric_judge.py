@@ -158,6 +158,17 @@ def test_a_host_whose_rank_stopped_on_its_way() -> None:
     assert (words(verdicts), verdicts["n3"].message) == ("oofo", "its rank is stopped, in phase ring-2")
 
 
+def test_several_that_fell_silent() -> None:
+    """In MPI_Init all of them are named; later nobody: one has crashed, and mpirun ended who waited for it."""
+    late = {host: (f"hello rank={rank}", "late phase=init state=S") for rank, host in enumerate(HOSTS)}
+    quiet = {host: (f"hello rank={rank}",) for rank, host in enumerate(HOSTS) if host in {"n2", "n3"}}
+    assert words(judge(HOSTS, whole(instead={**late, **quiet}), "abc")) == "tfft"
+    crashed = {host: (*lines, "ready size=4") for host, lines in quiet.items()}
+    assert words(judge(HOSTS, whole(instead=crashed), "abc")) == "otto"
+    one = {"n2": crashed["n2"]}
+    assert judge(HOSTS, whole(instead=one), "abc")["n2"].message == "its rank began and fell silent"
+
+
 def test_a_host_that_stays_in_mpi_init() -> None:
     """The others came out of it."""
     late = {"n2": ("hello rank=1", "late phase=init state=D")}
