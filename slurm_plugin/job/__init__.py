@@ -3,9 +3,12 @@
 import argparse
 import os
 import sys
+import time
 
 from hostfiles import HostfileError
 from slurm_plugin.errors import SlurmPluginError
+
+HEARD_S = 0.5  # srun, which ends all tasks when one fails, may lose what this one wrote last
 
 
 def main(args: list[str]) -> int:
@@ -20,7 +23,9 @@ def main(args: list[str]) -> int:
             from slurm_plugin.job import prestart  # noqa: PLC0415
 
             request = prestart.Request(options.run_directory, options.directory, options.python, tuple(options.files))
-            return prestart.run(request, os.environ)
+            if code := prestart.run(request, os.environ):
+                time.sleep(HEARD_S)
+            return code
         from slurm_plugin.job.supervise import main as supervise  # noqa: PLC0415
 
         return supervise(options)

@@ -7,11 +7,12 @@ from dataclasses import fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import prechecks
 from hostfiles import HostfileError, nodelist, npu
 from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import ascend, barrier, changes, conda, files, network, prestart, ranktable
+from slurm_plugin.job import ascend, barrier, changes, conda, fabric, files, network, prestart, ranktable
 from slurm_plugin.job.run import Run, free_port, is_free
 from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
 from slurm_plugin.slurm import steps
@@ -93,6 +94,19 @@ class Preparation:
             complete = npu.complete(self.run.allocation, answers.devices)
             ascend_variables.table_variables(complete, 0, str(path))  # for its rule: one task a device
             publish(table_format.version_1_0(complete))
+
+    def fabric(self, reason: str, give_up: Callable[[], bool]) -> dict[str, prechecks.Verdict]:
+        """What the fabric check says of each node: the mode's own kind of MPI, and the python that the command names."""
+        hosts = self.run.nodes
+        launchers = {"mpich": fabric.hydra(hosts), "intelmpi": fabric.hydra(hosts, intel=True)}
+        return fabric.check(
+            hosts,
+            launcher=launchers.get(self.options.mode) or fabric.open_mpi(hosts, root=os.geteuid() == 0),
+            python=prestart.python_of(self.words),
+            environ=self.environment(reason, launched=False),
+            say=self.say,
+            give_up=give_up,
+        )
 
     def hook_step(self, command: Sequence[str]) -> tuple[str, ...]:
         """The words that run the hooks once on each node; `command` is `slurm-plugin` there."""

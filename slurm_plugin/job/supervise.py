@@ -83,6 +83,10 @@ class Supervisor:
                 return Action("finish", ENDED_BY_SLURM, "Slurm took the nodes back before the program started")
             nodes = self._show(answers)
         attempt = Attempt("precheck", 1, nodes)
+        if "fabric" in self.options.prechecks.split(",") and decide(attempt, 1).kind != "requeue":
+            attempt = Attempt("precheck", 1, {**nodes, **self._fabric(launcher, reason)})
+            if launcher.told_to_end:
+                return Action("finish", ENDED_BY_SLURM, "it was told to end before the program started")
         if decide(attempt, 1).kind != "requeue":
             phase, code = self._run(launcher, reason, answers)
             if code and self.options.retries and not launcher.told_to_end:
@@ -95,6 +99,14 @@ class Supervisor:
             action = decide(replace(attempt, told_to_end=launcher.told_to_end), left)
         self._record(attempt, action, started)
         return action
+
+    def _fabric(self, launcher: Launcher, reason: str) -> dict[str, Health]:
+        """The nodes that the fabric check keeps this job away from."""
+        verdicts = self.preparation.fabric(reason, lambda: launcher.told_to_end)
+        for name, verdict in verdicts.items():
+            print(prechecks.line(name, verdict), flush=True)
+        bad = {name: verdict for name, verdict in verdicts.items() if verdict.failed}
+        return {name: Health("job_problem", f"{verdict.keyword}: {verdict.message}") for name, verdict in bad.items()}
 
     def _run(self, launcher: Launcher, reason: str, answers: barrier.Answers | None) -> tuple[Phase, int]:
         """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""

@@ -100,9 +100,9 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def test_who_starts_processes() -> None:
-    """Each for its own: Slurm's commands, pyslurm, the job's command, its hooks; the sandbox is a world of its own."""
+    """One each: Slurm's commands, pyslurm, the job's command, its hooks, its fabric check; and the sandbox's world."""
     found = {name for name, tree in sources() if imports(tree) & STARTERS and not name.startswith("sandbox/")}
-    assert found == {"slurm/process.py", "slurm/bridge.py", "job/launch.py", "job/prestart.py"}
+    assert found == {"slurm/process.py", "slurm/bridge.py", "job/launch.py", "job/prestart.py", "job/fabric.py"}
 
 
 def test_who_imports_pyslurm() -> None:

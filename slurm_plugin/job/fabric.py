@@ -1,0 +1,166 @@
+"""The fabric check of a job: one rank a host under the job's own MPI, its lines read until a deadline, then judged."""
+
+import os
+import secrets
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from prechecks import Verdict, fabric
+from prechecks.fabric import Thresholds, program
+from prechecks.verdict import ERROR, FAILED, SKIPPED, TIMEOUT
+
+DEADLINE_S = 30.0
+END_S = 4.0  # of the deadline: for the ranks' guards to speak and for a launcher to take its daemons back
+LEAVE_S = 2.0  # after the deadline: for each step of ending what is left of the launcher
+LOOK_EVERY_S = 0.2
+MOST_BYTES = 4 << 20  # of output that is kept: a rank says some twenty short lines
+LAST_LINES = 20
+
+
+def open_mpi(hosts: Sequence[str], *, root: bool = False) -> list[str]:
+    """The words before the program for Open MPI 4 and later: one rank on each of these hosts, in their order."""
+    where = ["--host", ",".join(f"{name}:1" for name in hosts), "--map-by", "ppr:1:node", "--bind-to", "none"]
+    return ["mpirun", *(["--allow-run-as-root"] if root else []), "-np", str(len(hosts)), *where]
+
+
+def hydra(hosts: Sequence[str], *, intel: bool = False) -> list[str]:
+    """The same for MPICH's launcher and for Intel's, which is told in another word to reach hosts through srun."""
+    where = ["-bootstrap" if intel else "-launcher", "slurm", "-ppn", "1", "-hosts", ",".join(hosts)]
+    return ["mpiexec.hydra", "-n", str(len(hosts)), *where]
+
+
+def check(
+    hosts: Sequence[str],
+    *,
+    launcher: Sequence[str],
+    python: str,
+    environ: Mapping[str, str],
+    deadline_s: float = DEADLINE_S,
+    thresholds: Thresholds = Thresholds(),  # noqa: B008 - immutable
+    say: Callable[[str], None],
+    give_up: Callable[[], bool] = lambda: False,
+) -> dict[str, Verdict]:
+    """One verdict a host, within `deadline_s` and at most four times LEAVE_S.
+
+    `launcher` starts one rank on each of `hosts`, in order; `python` has an mpi4py that belongs to that launcher's MPI.
+    `give_up` is asked now and then: True ends the check early. Nothing raises: a check that breaks is an `error`.
+    """
+    if len(hosts) < 2:
+        return fabric.judge(hosts, (), "")
+    if deadline_s <= END_S:
+        return fabric.unknown(hosts, ERROR, f"a deadline of {deadline_s:g} s: more than {END_S:g} s is needed")
+    nonce, started = secrets.token_hex(4), time.monotonic()
+    path = str(Path(program.__file__).resolve())
+    argv = [*launcher, python, path, nonce, f"{deadline_s - END_S:.1f}", ",".join(hosts)]
+    try:
+        run = _Run(argv, environ)
+    except OSError as error:
+        return fabric.unknown(hosts, ERROR, f"no rank was started: {argv[0]}: {error.strerror}")
+    try:
+        late = not run.read(started + deadline_s, give_up)
+    finally:
+        run.end()
+    if give_up():
+        return fabric.unknown(hosts, SKIPPED, "the job was told to end")
+    verdicts = fabric.judge(hosts, run.lines, nonce, thresholds, last_words([*run.last]))
+    if late:
+        say(f"fabric: {Path(argv[0]).name} did not end in {deadline_s:g} s and was ended")
+    words = {verdict.verdict for verdict in verdicts.values()}
+    if words & {ERROR, TIMEOUT} and FAILED not in words:  # nobody is named: what the launcher saw may tell more
+        for line in (line for line in run.last if line.strip("-")):
+            say(f"fabric: {Path(argv[0]).name} said: {line}")
+    seconds = round(time.monotonic() - started, 3)
+    return {name: verdict._replace(seconds=seconds) for name, verdict in verdicts.items()}
+
+
+class _Run:
+    """The launcher and its output. It leads a session of its own, in which mpirun's srun stays too."""
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._rest, self._kept = b"", 0
+        self.lines: list[str] = []
+        self.last: deque[str] = deque(maxlen=LAST_LINES)  # of stderr, without empty ones
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environ, start_new_session=True
+        )
+
+    def read(self, until: float, give_up: Callable[[], bool]) -> bool:
+        """Take lines as they come; whether the launcher ended by itself. What it started may keep its pipes open."""
+        assert self._process.stdout and self._process.stderr  # noqa: S101 - for the type checker
+        with selectors.DefaultSelector() as selector:
+            for pipe in (self._process.stdout, self._process.stderr):
+                selector.register(pipe, selectors.EVENT_READ)
+            while time.monotonic() < until and not give_up():
+                ended = self._ended()
+                if not selector.get_map():
+                    time.sleep(LOOK_EVERY_S / 4)
+                ready = selector.select(0 if ended else LOOK_EVERY_S) if selector.get_map() else []
+                for key, _ in ready:
+                    chunk = os.read(key.fd, 1 << 16)
+                    if not chunk:
+                        selector.unregister(key.fileobj)
+                    self._take(chunk, key.fileobj is self._process.stdout)
+                if ended and not ready:
+                    break
+        return self._ended()
+
+    def _take(self, chunk: bytes, is_out: bool) -> None:
+        if not is_out:
+            self.last.extend(line.strip() for line in chunk.decode(errors="replace").splitlines() if line.strip())
+            return
+        self._kept += len(chunk)
+        *lines, self._rest = (self._rest + chunk).split(b"\n") if self._kept < MOST_BYTES else [b""]
+        self.lines += [line.decode(errors="replace") for line in lines]
+
+    def _ended(self) -> bool:
+        """Without taking its exit status: until then no other process gets its number, and no other session."""
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def end(self) -> None:
+        """Leave nothing behind. mpirun, asked alone, ends its ranks and daemons everywhere; an srun that is told to end
+        ends its step; what then is still there is killed."""
+        for number, everybody in ((signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGKILL, True)):
+            until = time.monotonic() + LEAVE_S
+            for pid in _session(self._process.pid):
+                if everybody or pid == self._process.pid:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, number)
+            while _session(self._process.pid) and time.monotonic() < until:
+                time.sleep(LOOK_EVERY_S / 4)
+        with suppress(subprocess.TimeoutExpired):  # one that the kernel does not let end is left to it
+            self._process.wait(LEAVE_S)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe:
+                pipe.close()
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """What a launcher said last: its last line, or all of the last text that Open MPI puts between dashed lines."""
+    framed = bool(lines) and not lines[-1].strip("-")
+    words: list[str] = []
+    for line in reversed(lines):
+        text = line.strip("-")
+        if text:
+            words.insert(0, line)
+        if words and not (framed and text):
+            break
+    return " ".join(words)
+
+
+def _session(leader: int) -> list[int]:
+    """The processes of a session that still live (fields 3 and 6 of proc(5)'s stat)."""
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - as in prechecks
+        with suppress(OSError):
+            if name.isdigit():
+                words = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
+                if int(words[3]) == leader and words[0] not in (b"Z", b"X"):
+                    found.append(int(name))
+    return found
