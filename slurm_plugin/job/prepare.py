@@ -96,7 +96,7 @@ class Preparation:
             publish(table_format.version_1_0(complete))
 
     def fabric(self, reason: str, give_up: Callable[[], bool]) -> dict[str, prechecks.Verdict]:
-        """What the fabric check says of each node: the mode's own kind of MPI, and the python that the command names."""
+        """What the fabric check says of each node, under the MPI of the mode and the python that the command names."""
         hosts = self.run.nodes
         launchers = {"mpich": fabric.hydra(hosts), "intelmpi": fabric.hydra(hosts, intel=True)}
         return fabric.check(

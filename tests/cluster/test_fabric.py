@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.jobs import Job, workdir
+from tests.cluster.jobs import Job, submit, workdir
 from tests.cluster.test_launch import OPEN_MPI, PYTHON, program
 
 pytestmark = pytest.mark.cluster
@@ -233,3 +233,27 @@ def test_a_launcher_that_starts_nothing(cluster: Sandbox) -> None:
     assert found.messages["n1"].startswith("no rank was started: An ORTE daemon has unexpectedly failed")
     assert any("mpirun did not end in 20 s" in line for line in found.said)
     assert found.took < DEADLINE_S + 8
+
+
+def test_a_job_that_asks_for_it_leaves_the_slow_host_out(cluster: Sandbox) -> None:
+    """`prechecks: [fabric]`: a line for every node before the program, and a restart without the one that is to blame."""
+    fields = {"nodes": 4, "accelerators": {"gpu": 1}, "prechecks": ["fabric"], "retries": 1, "env": OPEN_MPI}
+    with shaped(cluster, "n2", "tbf rate 20mbit burst 32kbit latency 400ms"):
+        command = f"{PYTHON} -c 'print(\"on\", __import__(\"os\").uname().nodename)'"
+        job = submit(cluster, "asked", mode="pytorch", launch="task", command=command, **fields)
+        assert job.end() == "COMPLETED", job.log
+    first, _, second = job.log.partition("[slurm_plugin] attempt 1 ")
+    assert "[slurm_plugin] n2 fabric: failed: both its links are bad" in first
+    assert "on n" not in first
+    lines = [line.split()[1] for line in second.splitlines() if " fabric: ok: " in line]
+    assert lines == ["n1", "n3", "n4", "n5"]
+    assert job.nodes == {"n1", "n3", "n4", "n5"}
+
+
+def test_where_no_rank_can_be_started_the_job_runs_on(cluster: Sandbox) -> None:
+    """Nobody can be named: the log says why, and the program starts."""
+    command = "bash -c 'echo started' python3.99"  # the interpreter that the command names, and nobody has
+    job = submit(cluster, "no-rank", command=command, prechecks=["fabric"], env=OPEN_MPI)
+    assert job.end() == "COMPLETED", job.log
+    assert job.log.count("started") == 2
+    assert job.log.count(" fabric: error: ") == 2
