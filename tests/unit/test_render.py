@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.errors import UsageError
+from slurm_plugin.modes import MODES
 from slurm_plugin.render import Site, directive, script
 from slurm_plugin.spec import Spec, load
 
@@ -76,6 +77,20 @@ def test_the_whole_script(name: str) -> None:
     if os.environ.get("SLURM_PLUGIN_GOLDEN") == "write":
         golden.write_text(rendered(name))
     assert rendered(name) == golden.read_text()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_each_example_is_a_spec_that_says_what_it_shows(path: Path) -> None:
+    """Valid, and with a comment first."""
+    data = path.read_bytes()
+    assert data.startswith(b"# ")
+    subprocess.run(["bash", "-n"], input=script(load(data, path.name), HOME), text=True, check=True, timeout=10)
+
+
+def test_each_mode_has_an_example() -> None:
+    """To copy from."""
+    found = {load(path.read_bytes(), path.name).mode for path in (ROOT / "examples").glob("*.yaml")}
+    assert found == set(MODES)
 
 
 def test_no_golden_file_is_left_over() -> None:
