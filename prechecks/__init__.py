@@ -6,13 +6,14 @@ its test, and one line in CHECKS.
 
 from prechecks.check import Check
 from prechecks.errors import PrecheckError
-from prechecks.registry import CHECKS, NODE_ITEMS
+from prechecks.registry import CHECKS, NODE_ITEMS, SECTIONS
 from prechecks.report import Report, line, node_problems, reason
 from prechecks.runner import run
 from prechecks.verdict import (
     ERROR,
     FAILED,
     JOB_PROBLEM,
+    NO_PROBLEM,
     NODE_PROBLEM,
     OK,
     SKIPPED,
@@ -29,7 +30,9 @@ __all__ = [
     "JOB_PROBLEM",
     "NODE_ITEMS",
     "NODE_PROBLEM",
+    "NO_PROBLEM",
     "OK",
+    "SECTIONS",
     "SKIPPED",
     "TIMEOUT",
     "Check",

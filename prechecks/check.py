@@ -5,20 +5,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prechecks.verdict import Context, Finding
+from prechecks.setting import HOOKS, Setting
+from prechecks.verdict import JOB_PROBLEM, NO_PROBLEM, NODE_PROBLEM, Context, Finding
 
 TYPE_CHECKING = False  # as in `typing`, which is too slow to import here (see prechecks.verdict)
 if TYPE_CHECKING:
     from typing import Any
 
 
+# what the site says of a failure -> the problem that it is
+MEANS: Mapping[str, str] = {"drain": NODE_PROBLEM, "leave-out": JOB_PROBLEM, "log": NO_PROBLEM}
+
+
 class Check:
     """One item. `settings` is the whole `prechecks` part of the compiled site file."""
 
     item: str  # its id, without spaces
+    section = ""  # of the site file, where its settings stand; empty: its id
+    settings: Mapping[str, Setting] = {}
     problem: str  # what a failure of it means: NODE_PROBLEM or JOB_PROBLEM
+    shared = False  # whether its causes are shared by many nodes: then no prolog drains for it, the periodic check may
+    hooks: tuple[str, ...] = HOOKS  # where it is looked at unless the site says else
     condition: str  # why it is skipped where it does not apply, for people
     forked = True  # False only where measuring can never hang: no file system, no network
+
+    def own(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Its part of the compiled site file."""
+        found: Mapping[str, Any] = settings.get(self.section or self.item, {})
+        return found
+
+    def kept_away(self, context: Context, settings: Mapping[str, Any]) -> str:
+        """Why the site does not want it here, for people; empty where it does."""
+        own = self.own(settings)
+        if context.hook not in (own.get("hooks") or self.hooks):
+            return f"not looked at in the {context.hook} hook"
+        if own.get("nodes") is not None and context.node not in own["nodes"]:
+            return "not for this node on this site"
+        if own.get("partitions") is not None and context.partition not in own["partitions"]:
+            return "not for this partition on this site"
+        uses = own.get("uses")
+        if uses and not (context.gpus if uses == "gpu" else context.infiniband):
+            return f"the job does not use {uses}"
+        return ""
+
+    def means(self, context: Context, settings: Mapping[str, Any]) -> str:
+        """The problem that a failure here and now is."""
+        problem = MEANS.get(self.own(settings).get("on-failure") or "", self.problem)
+        drains_here = not self.shared or context.hook == "periodic"
+        return problem if problem != NODE_PROBLEM or drains_here else JOB_PROBLEM
 
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
         """Whether this job on this node is to be checked; reads nothing but its arguments."""

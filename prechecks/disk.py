@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from prechecks import units
 from prechecks.check import Check
+from prechecks.setting import SIZE, Setting
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 class DiskSize(Check):
     """One file system. Its threshold, in bytes, is `settings["disk-size"][name]`; null: not checked on this site."""
 
+    section = "disk-size"
+    settings: Mapping[str, Setting] = {
+        "root": Setting(SIZE, "32GB", "space on / must be more; null: not checked", optional=True),
+        "shm": Setting(SIZE, "1GB", "space on /dev/shm must be more; null: not checked", optional=True),
+        "cache": Setting(SIZE, "32GB", "space on /cache must be more; null: not checked", optional=True),
+    }
     problem = NODE_PROBLEM
     condition = "no threshold on this site"
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from prechecks.check import Check
+from prechecks.setting import PATHS, Setting
 from prechecks.verdict import FAILED, JOB_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
@@ -22,6 +23,12 @@ class Dns(Check):
     """`settings["dns"]["hosts_files"]`: files of names, with `*` and `?` in the last part of a path."""
 
     item = "dns"
+    settings: Mapping[str, Setting] = {
+        "hosts_files": Setting(
+            PATHS, ("/etc/volcano/*.host",), "files of names that must resolve; `*` and `?` in the name"
+        ),
+    }
+    shared = True
     problem = JOB_PROBLEM
     condition = ""
 

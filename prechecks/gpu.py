@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Mapping
 
 from prechecks.check import Check
+from prechecks.setting import COUNT, DEVICE, Setting
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
@@ -18,6 +19,10 @@ class GpuCheck(Check):
     """`settings["gpu-check"]`: `device`, the file of GPU number %d, and `count`, the GPUs of a whole node, or null."""
 
     item = "gpu-check"
+    settings: Mapping[str, Setting] = {
+        "device": Setting(DEVICE, "/dev/nvidia%d", "the device file of GPU number %d"),
+        "count": Setting(COUNT, None, "GPUs of a whole node; null: only those the job got are looked at"),
+    }
     problem = NODE_PROBLEM
     condition = "the job uses no GPUs"
 

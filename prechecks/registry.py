@@ -1,9 +1,14 @@
 """Every check, in the order of reports and logs."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+
 from prechecks.check import Check
 from prechecks.disk import DiskSize
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
+from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
 
@@ -15,5 +20,7 @@ CHECKS: tuple[Check, ...] = (
     Ulimit(),
     GpuCheck(),
 )
+
+SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}
 
 NODE_ITEMS: tuple[str, ...] = tuple(check.item for check in CHECKS if check.problem == NODE_PROBLEM)

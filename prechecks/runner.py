@@ -35,6 +35,7 @@ def run(
     an id that no check has.
     """
     chosen = _chosen(checks, items)
+    means = {check: check.means(context, settings) for check in chosen}
     limit = settings["deadline_s"]
     deadline = time.monotonic() + limit
     verdicts: dict[str, Verdict] = {}
@@ -45,17 +46,17 @@ def run(
             if finding is None and check.forked:
                 finding = _start(check, context, settings, children)
             if finding:
-                verdicts[check.item] = _verdict(check, finding)
+                verdicts[check.item] = _verdict(check, means[check], finding)
         for check in chosen:
             if not check.forked and check.item not in verdicts:  # here, while the children run
                 start = time.monotonic()
-                verdicts[check.item] = _verdict(check, _finding(check, context, settings), start)
+                verdicts[check.item] = _verdict(check, means[check], _finding(check, context, settings), start)
         for check in _ended(children, deadline):
-            verdicts[check.item] = _verdict(check, _sent(children[check]), children[check].start)
+            verdicts[check.item] = _verdict(check, means[check], _sent(children[check]), children[check].start)
         for check, child in children.items():
             if child.open:
                 finding = Finding(TIMEOUT, f"no answer within {limit:g} s", None, limit)
-                verdicts[check.item] = _verdict(check, finding, child.start)
+                verdicts[check.item] = _verdict(check, means[check], finding, child.start)
     finally:
         _leave(children.values())
     return tuple(verdicts[check.item] for check in chosen)
@@ -73,6 +74,8 @@ def _chosen(checks: Sequence[Check], items: Sequence[str] | None) -> tuple[Check
 def _skipped(check: Check, context: Context, settings: Mapping[str, Any]) -> Finding | None:
     """The finding of a check that is not to be run, None of one that is."""
     try:
+        if kept_away := check.kept_away(context, settings):
+            return Finding(SKIPPED, kept_away)
         return None if check.applies(context, settings) else Finding(SKIPPED, check.condition)
     except Exception as error:  # noqa: BLE001 - see _broken
         return _broken(error)
@@ -134,14 +137,17 @@ def _leave(children: Collection[Child]) -> None:
         child.close()
 
 
-def _verdict(check: Check, finding: Finding, start: float | None = None) -> Verdict:
-    """The finding as a verdict; `start` is the monotonic time at which the check began, None for one that did not."""
+def _verdict(check: Check, problem: str, finding: Finding, start: float | None = None) -> Verdict:
+    """The finding as a verdict, with the problem that it is here and now.
+
+    `start` is the monotonic time at which the check began, None for one that did not.
+    """
     seconds = 0.0 if start is None else round(time.monotonic() - start, 4)
     value = one_line(finding.value) if isinstance(finding.value, str) else finding.value
     return Verdict(
         check.item,
         finding.verdict,
-        check.problem,
+        problem,
         one_line(finding.message),
         value=value,
         threshold=finding.threshold,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from prechecks.check import Check
+from prechecks.setting import COUNT, Setting
 from prechecks.units import compare
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
@@ -25,6 +26,12 @@ class Ulimit(Check):
     """The limits of the process that asks: a prolog's are slurmd's, a job step's are the user's."""
 
     item = "ulimit"
+    settings: Mapping[str, Setting] = {
+        "max_locked_memory_kb": Setting(COUNT, 16000, "KiB; the soft limit must be more, unlimited passes"),
+        "open_files": Setting(COUNT, 1000000, "files; the same"),
+        "stack_size_kb": Setting(COUNT, 8000, "KiB; the same"),
+        "max_user_processes": Setting(COUNT, 1000000, "processes; the same"),
+    }
     problem = NODE_PROBLEM
     condition = "the job uses no InfiniBand"
     forked = False

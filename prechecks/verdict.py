@@ -23,13 +23,15 @@ VERDICTS = (OK, FAILED, TIMEOUT, SKIPPED, ERROR)
 
 NODE_PROBLEM = "node_problem"  # drain the node
 JOB_PROBLEM = "job_problem"  # this job should not run here now; the node stays
-PROBLEMS = (NODE_PROBLEM, JOB_PROBLEM)
+NO_PROBLEM = "no_problem"  # a site wants to read of it, and no more
+PROBLEMS = (NODE_PROBLEM, JOB_PROBLEM, NO_PROBLEM)
 
 MAX_MESSAGE = 200  # characters; several messages share one drain reason
 
 
-class Context(namedtuple("Context", "hook node hosts gpus infiniband", defaults=((), (), False))):
-    """Where a check runs: the hook's name, this node, the job's hosts, its GPUs here, whether it uses InfiniBand."""
+class Context(namedtuple("Context", "hook node hosts gpus infiniband partition", defaults=((), (), False, ""))):
+    """Where a check runs: the hook, this node, and of the job its hosts, its GPUs here, whether it uses InfiniBand, its
+    partition."""
 
     __slots__ = ()
     hook: str
@@ -37,6 +39,7 @@ class Context(namedtuple("Context", "hook node hosts gpus infiniband", defaults=
     hosts: tuple[str, ...]
     gpus: tuple[int, ...]  # minor numbers of the job's GPUs on this node (SLURM_JOB_GPUS)
     infiniband: bool
+    partition: str
 
 
 class Finding(namedtuple("Finding", "verdict message value threshold", defaults=(None, None))):
@@ -86,7 +89,7 @@ class Verdict(namedtuple("Verdict", "item verdict problem message value threshol
     @property
     def failed(self) -> bool:
         """Whether this counts as a problem; `timeout` and `error` are unknown, and unknown is not bad."""
-        return self.verdict == FAILED
+        return self.verdict == FAILED and self.problem != NO_PROBLEM
 
 
 def one_line(text: str) -> str:

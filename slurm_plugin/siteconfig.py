@@ -1,14 +1,17 @@
 """The site's own file, `/etc/slurm/slurm_plugin.yaml`: typed, with a default for everything, compiled to JSON."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 import prechecks
+from hostfiles import HostfileError, nodelist
+from prechecks import setting
+from prechecks.setting import Setting
 from slurm_plugin import validate, yamltext
 from slurm_plugin.compiled import VERSION
 from slurm_plugin.errors import UsageError
@@ -26,6 +29,8 @@ Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES, description=f"a whole number
 Size = Annotated[str, Meta(pattern=rf"^{_SIZE.pattern}\Z", description="a size such as 512MB, 32GB or 1.5TB")]
 Seconds = Annotated[str, Meta(pattern=rf"^{_SECONDS.pattern}\Z", description="a time such as 10s or 2m")]
 Device = Annotated[str, Meta(pattern=r"^/[^%]*%d[^%]*\Z", description="a path with %d for the GPU's number")]
+Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
+AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\0\n]*\Z", description="an absolute path")]
 # Root's hooks hold these without quotes.
 PlainPath = Annotated[
     str, Meta(pattern=r"^/[A-Za-z0-9._/+-]*\Z", description="an absolute path of letters, digits and ._/+-")
@@ -36,45 +41,53 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of the site file."""
 
 
-class DiskSize(Record, frozen=True):
-    """Available space must be more than this, in binary units; null: not checked. Seed values of row A3."""
-
-    root: Size | None = "32GB"
-    shm: Size | None = "1GB"
-    cache: Size | None = "32GB"
-
-
-class Ulimit(Record, frozen=True):
-    """Soft limits must be more than this, in the units of `ulimit -a`. Seed values of row A4."""
-
-    max_locked_memory_kb: Count = 16000
-    open_files: Count = 1000000
-    stack_size_kb: Count = 8000
-    max_user_processes: Count = 1000000
+# What the site file accepts for each kind of setting that a check has (prechecks.setting).
+KINDS: Final[Mapping[str, Any]] = {
+    setting.SIZE: Size,
+    setting.SECONDS: Seconds,
+    setting.COUNT: Count,
+    setting.SHARE: Share,
+    setting.TEXT: str,
+    setting.TEXTS: tuple[str, ...],
+    setting.PATHS: tuple[AbsolutePath, ...],
+    setting.DEVICE: Device,
+    setting.FLAG: Literal["yes", "no"],
+    setting.NODES: str,
+}
 
 
-class GpuCheck(Record, frozen=True):
-    """The device file of GPU number %d, and how many a whole node has (null: only the job's own are looked at)."""
-
-    device: Device = "/dev/nvidia%d"
-    count: Count | None = None
-
-
-class Dns(Record, frozen=True):
-    """Files of names that must resolve, beside the job's hosts."""
-
-    hosts_files: tuple[str, ...] = ("/etc/volcano/*.host",)
+def _accepted(each: Setting) -> Any:
+    """The type of one setting in the site file."""
+    words: Any = Literal.__getitem__(each.accepted) if each.accepted else None
+    kind = KINDS[each.kind] if words is None else tuple[words, ...] if each.kind == setting.TEXTS else words
+    return kind | None if each.optional or each.default is None else kind
 
 
-class Prechecks(Record, frozen=True, rename="kebab"):
-    """Thresholds of the checks, the deadline for all of them together, and those that every job gets."""
+def _part(section: str, settings: Mapping[str, Setting]) -> Any:
+    """A part of the site file with these settings and those that every check has."""
+    every = {**settings, **setting.COMMON}
+    fields = [(name.replace("-", "_"), _accepted(each), each.default) for name, each in every.items()]
+    name, names = section.title().replace("-", ""), {name.replace("-", "_"): name for name in every}
+    return msgspec.defstruct(name, fields, bases=(Record,), frozen=True, forbid_unknown_fields=True, rename=names)
 
-    deadline: Seconds = "10s"
-    mandatory: tuple[str, ...] = ()
-    disk_size: DiskSize = DiskSize()
-    ulimit: Ulimit = Ulimit()
-    gpu_check: GpuCheck = GpuCheck()
-    dns: Dns = Dns()
+
+if TYPE_CHECKING:
+    Prechecks: TypeAlias = Any
+else:
+    _PARTS = {section: _part(section, settings) for section, settings in prechecks.SECTIONS.items()}
+    # The time for all checks of one round together, the items that every job gets, and a part for each check.
+    Prechecks = msgspec.defstruct(
+        "Prechecks",
+        [
+            ("deadline", Seconds, "10s"),
+            ("mandatory", tuple[str, ...], ()),
+            *((section.replace("-", "_"), part, part()) for section, part in _PARTS.items()),
+        ],
+        bases=(Record,),
+        frozen=True,
+        forbid_unknown_fields=True,
+        rename="kebab",
+    )
 
 
 class SiteConfig(Record, frozen=True):
@@ -114,11 +127,18 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
             close = validate.nearest(item, items)
             yield Problem(("prechecks", "mandatory"), f"found {item!r}; accepted: {', '.join(items)}{close}")
 
+    for section, settings in prechecks.SECTIONS.items():
+        part = msgspec.to_builtins(getattr(config.prechecks, section.replace("-", "_")))
+        for name, each in {**settings, **setting.COMMON}.items():
+            if each.kind == setting.NODES and part[name] is not None:
+                try:
+                    nodelist.expand(part[name])
+                except HostfileError as error:
+                    yield Problem(("prechecks", section, name), f"found {error}; accepted: a node list such as n[1-4]")
+
 
 def compiled(config: SiteConfig) -> dict[str, Any]:
     """What hooks read: the same settings as plain JSON values, sizes in bytes, times in seconds."""
-    checks = config.prechecks
-    disks = msgspec.to_builtins(checks.disk_size)
     return {
         "v": VERSION,
         "infiniband_partitions": list(config.infiniband_partitions),
@@ -127,14 +147,34 @@ def compiled(config: SiteConfig) -> dict[str, Any]:
         "run_directory": config.run_directory,
         "spool_directory": config.spool_directory,
         "prechecks": {
-            "deadline_s": seconds(checks.deadline),
-            "mandatory": list(checks.mandatory),
-            "disk-size": {name: None if size is None else size_bytes(size) for name, size in disks.items()},
-            "ulimit": msgspec.to_builtins(checks.ulimit),
-            "gpu-check": msgspec.to_builtins(checks.gpu_check),
-            "dns": msgspec.to_builtins(checks.dns),
+            "deadline_s": seconds(config.prechecks.deadline),
+            "mandatory": list(config.prechecks.mandatory),
+            **{section: _compiled(section, config.prechecks) for section in prechecks.SECTIONS},
         },
     }
+
+
+def _compiled(section: str, checks: Any) -> dict[str, Any]:
+    """One part as its check reads it; of the settings that every check has those that the site has set."""
+    part = msgspec.to_builtins(getattr(checks, section.replace("-", "_")))
+    own = {name: _plain(each, part[name]) for name, each in prechecks.SECTIONS[section].items()}
+    common = {name: _plain(each, part[name]) for name, each in setting.COMMON.items() if part[name] is not None}
+    return {**own, **common}
+
+
+def _plain(each: Setting, value: Any) -> Any:
+    """A value of the site file as hooks read it."""
+    if value is None:
+        return None
+    plain: Mapping[str, Callable[[Any], Any]] = {
+        setting.SIZE: size_bytes,
+        setting.SECONDS: seconds,
+        setting.FLAG: lambda word: word == "yes",
+        setting.NODES: nodelist.expand,
+        setting.TEXTS: list,
+        setting.PATHS: list,
+    }
+    return plain.get(each.kind, lambda same: same)(value)
 
 
 def size_bytes(text: str) -> int:

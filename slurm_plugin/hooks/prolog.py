@@ -54,6 +54,7 @@ def _context(asked: token.Token, site: Mapping[str, Any], environ: Mapping[str, 
         hosts=tuple(nodelist.expand(hosts)) if hosts else (),
         gpus=tuple(int(gpu) for gpu in gpus.split(",") if gpu.isdigit()),
         infiniband=auto if asked.infiniband == "auto" else asked.infiniband == "yes",
+        partition=environ.get("SLURM_JOB_PARTITION", ""),
     )
 
 

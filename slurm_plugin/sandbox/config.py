@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 
-from slurm_plugin.siteconfig import SiteConfig, Ulimit
+import prechecks
+from slurm_plugin.siteconfig import SiteConfig
 
 CPUS, MEMORY_MB = 8, 4000  # of each node; SlurmdParameters=config_overrides makes slurmd believe them
 SCHEDULER = "batch_sched_delay=0,sched_min_interval=0,bf_interval=1"
@@ -98,7 +98,7 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
     `python` is the machines' interpreter. `soft_limits` are in the units of the site file, -1 for unlimited. A
     threshold that this machine's own limit does not exceed becomes half of that limit.
     """
-    wanted: dict[str, int] = msgspec.to_builtins(Ulimit())
+    wanted = {name: each.default for name, each in prechecks.SECTIONS["ulimit"].items()}
     lowered = {
         name: soft_limits[name] // 2
         for name, threshold in wanted.items()

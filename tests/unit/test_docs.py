@@ -14,6 +14,7 @@ import pytest
 
 import prechecks
 from hostfiles import FORMATS, ports
+from prechecks import setting
 from slurm_plugin import after_run, decide, siteconfig
 from slurm_plugin.__main__ import NODE_SIDE
 from slurm_plugin.cli import COMMANDS, cli
@@ -129,6 +130,8 @@ def keys(kind: type[msgspec.Struct], before: str = "") -> Iterator[tuple[str, st
     """The keys of the site file with their defaults, as YAML has them."""
     for field in msgspec.structs.fields(kind):
         name = before + field.encode_name
+        if name.partition(".")[2] in prechecks.SECTIONS:
+            continue  # a check's own part: docs/checks.md
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from keys(field.type, f"{name}.")
         else:
@@ -145,6 +148,21 @@ def test_site_file_keys_and_defaults() -> None:
     """The table of the site file has every key, in order, with its default."""
     shown = [(*words(key), *words(default)) for key, default, _ in rows(page("install.md"), "key")]
     assert shown == list(keys(SiteConfig))
+
+
+def test_settings_of_checks() -> None:
+    """Every setting of every check, with its default and in the words that the check itself has for it."""
+    shown = [tuple(map(str.strip, row)) for row in rows(page("checks.md"), "setting")]
+    assert shown == [
+        (f"`{section}.{name}`", f"`{_yaml(each.default)}`", each.means)
+        for section, settings in prechecks.SECTIONS.items()
+        for name, each in settings.items()
+    ]
+    common = [tuple(map(str.strip, row)) for row in rows(page("install.md"), "setting of every check")]
+    assert common == [
+        (f"`{name}`", f"`{_yaml(each.default)}`", ": ".join(filter(None, (each.means, ", ".join(each.accepted)))))
+        for name, each in setting.COMMON.items()
+    ]
 
 
 def test_the_site_file_that_is_shown_is_accepted(tmp_path: Path) -> None:

@@ -138,5 +138,5 @@ def test_a_verdict_is_valid_or_not_made() -> None:
     """Its words are the contract's."""
     with pytest.raises(PrecheckError, match=r"^dns: 'bad' is none of ok, failed, timeout, skipped, error$"):
         Verdict("dns", "bad", "job_problem", "")
-    with pytest.raises(PrecheckError, match=r"^dns: 'bad' is none of node_problem, job_problem$"):
+    with pytest.raises(PrecheckError, match=r"^dns: 'bad' is none of node_problem, job_problem, no_problem$"):
         Verdict("dns", "ok", "bad", "")
