@@ -205,7 +205,7 @@ def test_the_check_that_is_shown_works() -> None:
     exec(textwrap.dedent(code), names)  # noqa: S102 - our own page
     (verdict,) = prechecks.run(prechecks.Context("prolog", "n1"), {"deadline_s": 10.0}, checks=[names["Uptime"]()])
     assert verdict.verdict in (prechecks.OK, prechecks.FAILED)
-    assert names["judge"](60.0).verdict == prechecks.FAILED
+    assert names["judge"](60.0, 60).verdict == prechecks.FAILED
 
 
 def test_spec_keys() -> None:
