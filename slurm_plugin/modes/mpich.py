@@ -49,7 +49,11 @@ class Mpich(Mode):
             return with_pmi("pmi2", words, shape)
         ranks = shape.nodes * shape.slots
         note = f"The command names no mpiexec: it was put before it, one rank a slot, {ranks} in all."
-        return Launch(("mpiexec.hydra", "-launcher", "slurm", "-n", str(ranks), *words), note)
+        return Launch(("mpiexec.hydra", *self.options(shape), "-n", str(ranks), *words), note)
+
+    def options(self, shape: Shape) -> tuple[str, ...]:
+        """What makes it reach the hosts through srun."""
+        return ("-launcher", "slurm")
 
     def files(self, place: Place) -> dict[str, str]:
         """`host:N` lines."""
