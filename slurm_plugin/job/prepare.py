@@ -11,7 +11,7 @@ from hostfiles import HostfileError, nodelist, npu
 from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import ascend, barrier, changes, conda, files, network, prestart, ranktable
+from slurm_plugin.job import barrier, changes, conda, files, network, prestart, ranktable
 from slurm_plugin.job.run import Run, free_port, is_free
 from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
 from slurm_plugin.slurm import steps
@@ -41,7 +41,7 @@ class Preparation:
         allocation, address = self.run.allocation, ""
         if self.mode.by_address(options):
             try:
-                address = ascend.own_address(allocation.names[0])
+                address = network.own_address(allocation.names[0])
             except HostfileError as error:
                 self.say(str(error))
         place = Place(
