@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hostfiles
 from hostfiles import ports
+from hostfiles.environment import number
 from slurm_plugin.errors import UsageError
 
 PORTS_TRIED = 64
@@ -46,8 +47,8 @@ def from_environment(environ: Mapping[str, str], slots: int) -> Run:
 
 
 def restart_count(environ: Mapping[str, str]) -> int:
-    """How often Slurm requeued the job before this run; Slurm sets no variable on the first."""
-    return int(environ.get("SLURM_RESTART_COUNT", "0"))
+    """How often Slurm requeued the job before this run; Slurm sets no variable on the first. Raises HostfileError."""
+    return number(environ, "SLURM_RESTART_COUNT") or 0
 
 
 def master_port(job_id: int, restart: int) -> int:

@@ -16,13 +16,14 @@ from typing import Any
 
 import prechecks
 from hostfiles import nodelist
+from hostfiles.environment import number
 from slurm_plugin import compiled, grant, token
 from slurm_plugin.decide import WHO, Action, Attempt, Health, Phase, decide
 from slurm_plugin.job import barrier, files, itself
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.prepare import Preparation
-from slurm_plugin.job.run import Run, from_environment
+from slurm_plugin.job.run import Run, from_environment, restart_count
 from slurm_plugin.slurm import Job, Slurm, SlurmError, connect
 from slurm_plugin.slurm.patience import Patience
 
@@ -47,8 +48,9 @@ def main(options: argparse.Namespace) -> int:
     if itself.deployed() and (compiled.site_root() / compiled.KILL_SWITCH).exists():
         say("slurm_plugin is switched off on this site: the program runs unchecked, and no fault restarts it")
         options.retries = 0  # a requeue without our hooks would wait 121 s and never be counted
-    run, door = from_environment(os.environ, options.slots), connect(say=say)
-    supervisor = Supervisor(options, run, site, door, os.environ)
+    door = connect(say=say)
+    environ = counted(os.environ, door)
+    supervisor = Supervisor(options, from_environment(environ, options.slots), site, door, environ)
     with Launcher() as launcher:
         action = supervisor.attempt(launcher)
     return supervisor.act(action)
@@ -61,6 +63,22 @@ def _site() -> Mapping[str, Any]:
     from slurm_plugin import siteconfig  # noqa: PLC0415 - needs packages that a deployed copy does without
 
     return siteconfig.compiled(siteconfig.load())
+
+
+def counted(environ: Mapping[str, str], door: Slurm) -> Mapping[str, str]:
+    """The environment, without a count of restarts where the controller knows of none.
+
+    Slurm sets none on a job's first run: one that the program of a restarted job submitted has that job's.
+    """
+    if not restart_count(environ) or (job_id := number(environ, "SLURM_JOB_ID")) is None:
+        return environ
+    try:
+        if door.job(job_id).restarts:
+            return environ
+    except SlurmError as error:
+        say(f"could not read whether the job was restarted: {error}")
+        return environ
+    return {name: value for name, value in environ.items() if name != "SLURM_RESTART_COUNT"}
 
 
 class Supervisor:

@@ -19,7 +19,7 @@ def test_a_task_on_each_node(stop: bool) -> None:
 
 
 def test_the_groups_of_a_heterogeneous_job() -> None:
-    """Each by itself, with its own nodes in the order of `hosts`; the number is that of the job, a group without is out."""
+    """Each by itself, with its own nodes in the order of `hosts`; a group without a host is left out."""
     found = steps.on_each_node(["x"], ["n4", "n1", "n3"], [["n1"], ["n2"], ["n3", "n4"]])
     one, two = (OPTIONS.format(stop=0, n=n).split() for n in (1, 2))
     first = ["srun", "--het-group=0", *one, "--nodelist=n1", "--", "x"]
@@ -38,7 +38,7 @@ def test_what_would_spoil_the_answers_is_not_handed_to_srun(path: Path, monkeypa
     spoils = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "PLUGIN_LAUNCH")
     for name in (*spoils, "JOB_ID", "PLUGIN_PORT"):
         monkeypatch.setenv(f"SLURM_{name}", "7")
-    (path / "srun").write_text("#!/bin/sh\nexport -p\nread line; echo \"got $line\"\n")
+    (path / "srun").write_text('#!/bin/sh\nexport -p\nread line; echo "got $line"\n')
     (path / "srun").chmod(0o755)
     said = steps.one_task_a_node(["x"], ["n1"], "words\n", 10.0)
     found = {line.split()[1].partition("=")[0] for line in said.out.splitlines() if " SLURM_" in line}
@@ -50,5 +50,5 @@ def test_what_would_spoil_the_answers_is_not_handed_to_srun(path: Path, monkeypa
 def test_without_srun(path: Path) -> None:
     """One error that says what is missing, and where."""
     assert not any(path.iterdir())
-    with pytest.raises(MissingError, match="^srun was not found on the PATH of the batch script$"):
+    with pytest.raises(MissingError, match=r"^srun was not found on the PATH of the batch script$"):
         steps.one_task_a_node(["x"], ["n1"], "", 10.0)
