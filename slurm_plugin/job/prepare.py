@@ -17,6 +17,11 @@ from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
 from slurm_plugin.slurm import steps
 
 
+# What the job whose program submitted this one may have left in its environment. With the first of them, TaskProlog
+# would act on the hooks' step, and on the program's own.
+_ANOTHER_JOBS = ("SLURM_PLUGIN_LAUNCH", "SLURM_PLUGIN_HOSTFILE", "SLURM_PLUGIN_WORKERS", "SLURM_PLUGIN_WORLD_INFO")
+
+
 class Preparation:
     """One attempt on its way to the launch."""
 
@@ -128,7 +133,8 @@ class Preparation:
         }
         if HOSTFILE in self.mode.files(self.place):
             ours["SLURM_PLUGIN_HOSTFILE"] = str(self.directory / HOSTFILE)
-        given = {name: value for name, value in self.environ.items() if name not in self.mode.removed}
+        removed = {*self.mode.removed, *_ANOTHER_JOBS}
+        given = {name: value for name, value in self.environ.items() if name not in removed}
         environ = {**self.mode.defaults(self.place), **given, **self.mode.variables(self.place), **ours}
         set_, note = conda.environment(self.words, environ, PurePosixPath(Path.cwd()), os.path.exists)
         if not launched:
