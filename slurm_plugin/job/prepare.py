@@ -105,14 +105,14 @@ class Preparation:
         request = prestart.Request(self.site["run_directory"], self.node_directory, python, tuple(map(str, self.hooks)))
         return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=True))
 
-    def launch(self) -> Launch:
-        """What is run for the user's words on these nodes."""
+    def launch(self, environ: Mapping[str, str]) -> Launch:
+        """What is run for the user's words on these nodes, in this environment."""
         shape = Shape(
             nodes=len(self.run.nodes),
             slots=self.options.slots,
             launch=self.options.launch,
             root=os.geteuid() == 0,
-            env=frozenset(self.environ),
+            env=frozenset(environ),
             hostfile=str(self.directory / HOSTFILE),
             options=self.place.options,
         )

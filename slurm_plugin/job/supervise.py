@@ -121,10 +121,11 @@ class Supervisor:
             step = self.preparation.hook_step(itself.command())
             if code := launcher.run(step, self.preparation.environment(reason, launched=False), say):
                 return "hook", code
-        launch = self.preparation.launch()
+        environ = self.preparation.environment(reason, launched=True)
+        launch = self.preparation.launch(environ)
         if launch.argv != self.preparation.words:
             say(f"launch: {launch.shown}")
-        return "program", launcher.run(launch.argv, self.preparation.environment(reason, launched=True), say)
+        return "program", launcher.run(launch.argv, environ, say)
 
     def _opening(self) -> str:
         """Say which attempt this is; why it is not the first, with the nodes that were left out. Returns the reason."""

@@ -256,3 +256,42 @@ def test_hook_step(place: Path, prepare: Prepare) -> None:
         *("--directory", "7.0.0", "--python", "/opt/bin/python3.11"),
         *("--", f"{place}/src/startup-hook.sh", f"{place}/src/ma-pre-start.py"),
     )
+
+
+@pytest.mark.parametrize("uid", [0, 20001])
+def test_the_launch(prepare: Prepare, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
+    """As many processes as the nodes have slots; root's mpirun is told that it is root's."""
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    argv = prepare("--mode=openmpi --slots=4 -- ./a.out -v").launch({}).argv
+    assert argv[argv.index("-np") + 1] == "8"
+    assert argv[-2:] == ("./a.out", "-v")
+    assert ("--allow-run-as-root" in argv) == (uid == 0)
+
+
+def test_the_launch_names_the_hostfile_by_its_path(place: Path, prepare: Prepare) -> None:
+    """Where its options name it: nothing expands a variable in a command that no shell reads."""
+    argv = prepare("--mode=intelmpi --slots=1 -- x").launch({}).argv
+    assert argv[argv.index("-machinefile") + 1] == f"{place}/.slurm_plugin/7/hostfile"
+
+
+@pytest.mark.parametrize(
+    ("caller", "hook", "handed_on"),
+    [
+        ({}, ({}, ()), "NCCL_DEBUG=INFO"),
+        ({"NCCL_DEBUG": "WARN"}, ({}, ()), "NCCL_DEBUG"),
+        ({}, ({"NCCL_DEBUG": "WARN"}, ()), "NCCL_DEBUG"),
+        ({"NCCL_DEBUG": "WARN"}, ({}, ("NCCL_DEBUG",)), "NCCL_DEBUG=INFO"),
+    ],
+)
+def test_nccl_debug(
+    place: Path,
+    prepare: Prepare,
+    caller: dict[str, str],
+    hook: tuple[dict[str, str], tuple[str, ...]],
+    handed_on: str,
+) -> None:
+    """The caller's own value reaches the ranks, and so does a hook's; ours only where there is neither."""
+    hooked(place, set_=hook[0], unset=hook[1])
+    one = prepare("--mode=openmpi --slots=1 -- x", environ=caller)
+    argv = one.launch(one.environment("", launched=True)).argv
+    assert argv[argv.index("-x") + 1] == handed_on
