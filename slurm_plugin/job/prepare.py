@@ -10,6 +10,7 @@ from typing import Any
 from hostfiles import HostfileError, nodelist, npu
 from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
+from slurm_plugin.errors import UsageError
 from slurm_plugin.hooks import node_directory
 from slurm_plugin.job import barrier, changes, conda, files, network, prestart, ranktable
 from slurm_plugin.job.run import Run, free_port, is_free
@@ -34,6 +35,8 @@ class Preparation:
         say: Callable[[str], None],
     ) -> None:
         self.options, self.run, self.site, self.environ, self.say = options, run, site, environ, say
+        if options.mode not in MODES:
+            raise UsageError(f"--mode={options.mode}: found no such mode; accepted are: {', '.join(MODES)}")
         self.mode = MODES[options.mode]
         self.words: tuple[str, ...] = tuple(options.command)
         self.directory = files.directory(Path.cwd(), run.job_id)

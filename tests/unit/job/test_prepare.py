@@ -295,3 +295,9 @@ def test_nccl_debug(
     one = prepare("--mode=openmpi --slots=1 -- x", environ=caller)
     argv = one.launch(one.environment("", launched=True)).argv
     assert argv[argv.index("-x") + 1] == handed_on
+
+
+def test_a_mode_that_is_none(prepare: Prepare) -> None:
+    """A script that was edited, or made by a newer version: what is accepted, in one line."""
+    with pytest.raises(UsageError, match=r"^--mode=slurm: found no such mode; accepted are: single, openmpi, "):
+        prepare("--mode=slurm --slots=1 -- x")
