@@ -17,7 +17,6 @@ from slurm_plugin.job.run import Run, free_port, is_free
 from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
 from slurm_plugin.slurm import steps
 
-
 # What the job whose program submitted this one may have left in its environment. With the first of them, TaskProlog
 # would act on the hooks' step, and on the program's own.
 _ANOTHER_JOBS = ("SLURM_PLUGIN_LAUNCH", "SLURM_PLUGIN_HOSTFILE", "SLURM_PLUGIN_WORKERS", "SLURM_PLUGIN_WORLD_INFO")

@@ -1,6 +1,5 @@
 """What stands between a job's nodes and its launch, in a directory of the test's own; Slurm's part is not run."""
 
-import argparse
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -11,13 +10,13 @@ from typing import Any
 import pytest
 
 import hostfiles
-from hostfiles import Device, HostfileError, nodelist, npu, ports
+from hostfiles import Device, HostfileError, nodelist, npu
 from slurm_plugin.errors import UsageError
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import _parser, changes, network, prestart, taskfile
+from slurm_plugin.job import _parser, changes, network, prestart, ranktable, taskfile
 from slurm_plugin.job.barrier import Answers
 from slurm_plugin.job.prepare import Preparation
-from slurm_plugin.job.run import EPHEMERAL, Run
+from slurm_plugin.job.run import Run, master_port
 from slurm_plugin.modes import MODES
 
 Prepare = Callable[..., Preparation]
@@ -93,16 +92,19 @@ def test_a_restarted_program_is_told_so(prepare: Prepare) -> None:
     """Which attempt it is, that it is another one, why, and where its checkpoints are."""
     again = prepare("--mode=single --slots=1 --checkpoint=/c -- x", nodes="n1", restart=3)
     found = again.environment("n1 broke", launched=True)
-    assert found.items() >= {
-        "SLURM_PLUGIN_ATTEMPT": "3",
-        "SLURM_PLUGIN_RESTART": "1",
-        "SLURM_PLUGIN_REASON": "n1 broke",
-        "SLURM_PLUGIN_CHECKPOINT": "/c",
-    }.items()
+    assert (
+        found.items()
+        >= {
+            "SLURM_PLUGIN_ATTEMPT": "3",
+            "SLURM_PLUGIN_RESTART": "1",
+            "SLURM_PLUGIN_REASON": "n1 broke",
+            "SLURM_PLUGIN_CHECKPOINT": "/c",
+        }.items()
+    )
 
 
 def test_who_wins(place: Path, prepare: Prepare) -> None:
-    """The mode's defaults, then the caller, then the mode's own variables; a hook after those, but nothing over ours."""
+    """The mode's defaults, then the caller, then the mode's own variables; a hook after those, and ours last."""
     environ = {"GLOG_v": "0", "RANK_SIZE": "99", "SLURM_PLUGIN_ATTEMPT": "99", "MINE": "caller"}
     words = "--mode=ascend --slots=2 -- x"
     found = prepare(words, environ=environ).environment("", launched=True)
@@ -301,3 +303,105 @@ def test_a_mode_that_is_none(prepare: Prepare) -> None:
     """A script that was edited, or made by a newer version: what is accepted, in one line."""
     with pytest.raises(UsageError, match=r"^--mode=slurm: found no such mode; accepted are: single, openmpi, "):
         prepare("--mode=slurm --slots=1 -- x")
+
+
+def answers(*nodes: str, devices: int = 2) -> Answers:
+    """What these nodes said of their devices."""
+    lines = (
+        npu.line(node, f"10.0.0.{node[1:]}", [Device(each, f"10.1.{node[1:]}.{each}") for each in range(devices)])
+        for node in nodes
+    )
+    return Answers({}, "", tuple(lines))
+
+
+@pytest.fixture
+def table(place: Path) -> Path:
+    """Where the rank table is, with the one of an earlier attempt in it."""
+    path = place / ".slurm_plugin/7/jobstart_hccl.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("stale")
+    return path
+
+
+def test_a_rank_table_of_all_nodes(prepare: Prepare, table: Path) -> None:
+    """It replaces the earlier attempt's, complete, in the nodes' own order whoever answered first."""
+    prepare("--mode=ascend --slots=2 -- x").write(answers("n2", "n1"))
+    _, found = ranktable.wait(table, deadline_s=0.0)
+    assert [(server.id, [device.id for device in server.devices]) for server in found.servers] == [
+        ("10.0.0.1", [0, 1]),
+        ("10.0.0.2", [0, 1]),
+    ]
+    assert list(table.parent.iterdir()) == [table]
+
+
+@pytest.mark.parametrize(
+    ("said_by", "why"),
+    [
+        (answers("n1"), "n2 did not say its devices, one of 1; each host says one line"),
+        (answers(), "n1 did not say its devices, one of 2; each host says one line"),
+        (answers("n1", "n2", devices=1), "n1: 2 tasks and 1 devices; one task a device"),
+    ],
+)
+def test_no_rank_table(prepare: Prepare, table: Path, said_by: Answers, why: str) -> None:
+    """A node that is missing, or has another number of devices than tasks: an error, and no old table is left."""
+    with pytest.raises(HostfileError) as caught:
+        prepare("--mode=ascend --slots=2 -- x").write(said_by)
+    assert str(caught.value) == why
+    assert not table.exists()
+
+
+def test_a_dynamic_cluster_has_no_table(prepare: Prepare, monkeypatch: pytest.MonkeyPatch, table: Path) -> None:
+    """Nobody is asked for devices, and a file of that name is not ours to touch."""
+    monkeypatch.setattr(network, "own_address", lambda _name: "192.0.2.9")
+    one = prepare("--mode=ascend --slots=2 --no-table -- x")
+    assert not one.question("barrier").devices
+    one.write(answers())
+    assert table.read_text() == "stale"
+
+
+def test_an_address_that_others_cannot_reach(prepare: Prepare, said: list[str]) -> None:
+    """For MPI it is a line of the log, and Hydra chooses its network itself."""
+    one = prepare("--mode=mpich --slots=1 -- x", nodes="localhost")
+    assert said == ["localhost is 127.0.0.1 here, which no other node can reach; mend /etc/hosts"]
+    assert "HYDRA_IFACE" not in one.environment("", launched=True)
+
+
+def test_the_interface_of_the_first_node(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the address which the first node's name has."""
+    monkeypatch.setattr(network, "own_address", {"n1": "127.0.0.1"}.__getitem__)
+    assert prepare("--mode=mpich --slots=1 -- x").environment("", launched=True)["HYDRA_IFACE"] == "lo"
+
+
+def test_a_name_is_resolved_only_for_who_needs_it(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name service that hangs costs other modes nothing."""
+    asked: list[str] = []
+
+    def address(name: str) -> str:
+        asked.append(name)
+        return "127.0.0.1"
+
+    monkeypatch.setattr(network, "own_address", address)
+    needs = set()
+    for mode in set(MODES) - {"single"}:
+        prepare(f"--mode={mode} --slots=1 -- x")
+        needs |= {mode} if asked else set()
+        asked.clear()
+    assert needs == {"mpich", "horovod", "script"}
+
+
+def test_the_port(prepare: Prepare) -> None:
+    """The job's own where nothing listens there, another one where something does; every variable names the same."""
+    words = "--mode=pytorch --slots=1 -- x"
+    restart = os.getpid()  # a port that no other run of these tests listens on
+    usual = master_port(7, restart)
+    with socket.create_server(("", usual)):
+        found = prepare(words, restart=restart).environment("", launched=True)
+    assert found["MASTER_PORT"] == found["SLURM_PLUGIN_PORT"] != str(usual)
+    assert prepare(words, restart=restart).environment("", launched=True)["MASTER_PORT"] == str(usual)
+
+
+def test_a_working_directory_that_cannot_be_written(place: Path, prepare: Prepare) -> None:
+    """The job's directory cannot be made: an OSError, which `job supervise` says in one line."""
+    (place / ".slurm_plugin").touch()
+    with pytest.raises(NotADirectoryError, match=r"\.slurm_plugin"):
+        prepare("--mode=single --slots=1 -- x", nodes="n1")
