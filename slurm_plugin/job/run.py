@@ -53,17 +53,26 @@ def restart_count(environ: Mapping[str, str]) -> int:
 
 def master_port(job_id: int, restart: int) -> int:
     """The port of rank 0 in this run: another one after a restart, as the old one may still be held."""
-    return ports.master_port(job_id, restart, ports.ephemeral_range(EPHEMERAL.read_text()))
+    return ports.master_port(job_id, restart, _ephemeral())
 
 
 def free_port(job_id: int, restart: int, count: int, is_free: Callable[[int], bool]) -> int:
     """The same port, or where something listens on it (or on one of the `count` from it on) the next of its series.
 
-    The first one again where all that are tried are taken: then the program says what is wrong.
+    The first one again where all that are tried are taken: then the program says what is wrong. All `count` are ports:
+    near the last one it is the first of the last `count`.
     """
-    ephemeral = ports.ephemeral_range(EPHEMERAL.read_text())
-    series = [ports.master_port(job_id, restart, ephemeral, again=again) for again in range(PORTS_TRIED)]
-    return next((port for port in series if all(map(is_free, range(port, min(port + count, 65536))))), series[0])
+    ephemeral, last = _ephemeral(), 65536 - count
+    series = [min(ports.master_port(job_id, restart, ephemeral, again=again), last) for again in range(PORTS_TRIED)]
+    return next((port for port in series if all(map(is_free, range(port, port + count)))), series[0])
+
+
+def _ephemeral() -> tuple[int, int]:
+    """What the kernel hands out by itself; Linux's default where it does not say (gVisor has no such file)."""
+    try:
+        return ports.ephemeral_range(EPHEMERAL.read_text())
+    except OSError:
+        return ports.EPHEMERAL
 
 
 def is_free(port: int) -> bool:

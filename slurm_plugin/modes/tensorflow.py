@@ -76,8 +76,8 @@ class TensorFlow(Mode):
         return "".join(lines) + f"printf 'export TF_CONFIG={config}\\n' $kind $((SLURM_PROCID - first))\n"
 
     def ports(self, place: Place) -> int:
-        """One for each task of the first node."""
-        return _allocation(place).hosts[0].tasks
+        """One for each task of a node, of the one with the most: all nodes count from the same port."""
+        return max(host.tasks for host in _allocation(place).hosts)
 
 
 def _cluster(place: Place) -> dict[str, list[str]]:
