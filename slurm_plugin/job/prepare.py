@@ -70,7 +70,12 @@ class Preparation:
     @property
     def asks(self) -> bool:
         """Whether the launch needs every node's answer, checks or not."""
-        return self.task_script is not None or self.with_table or bool(self.hooks)
+        return self.tells or bool(self.hooks)
+
+    @property
+    def tells(self) -> bool:
+        """Whether every node has to hear, or to say, what makes the tasks differ: no launch is right without."""
+        return self.task_script is not None or self.with_table
 
     def question(self, hook: str) -> barrier.Request:
         """What every node is asked before a launch (`barrier`) or after a failure (`recheck`)."""

@@ -96,16 +96,20 @@ class Supervisor:
         started, reason, answers = time.time(), self._opening(), None
         nodes: Mapping[str, Health] = {}
         if self.options.retries or self.preparation.asks:
-            answers = self._ask("barrier")
+            answers = self._ask("barrier", launcher, again=self.preparation.tells)
             if launcher.told_to_end or (answers.none and not self._runs()):
                 return Action("finish", ENDED_BY_SLURM, "Slurm took the nodes back before the program started")
             nodes = self._show(answers)
         attempt = Attempt("precheck", 1, nodes)
+        if answers and answers.none and self.preparation.tells:
+            action = Action("fail", 1, "no node answered, so none knows what the program's tasks are to be told")
+            self._record(attempt, action, started)
+            return action
         if decide(attempt, 1).kind != "requeue":
             phase, code = self._run(launcher, reason, answers)
             if code and self.options.retries and not launcher.told_to_end:
                 say(f"{WHO[phase]} failed with exit code {code}; looking at its nodes again")
-                nodes = self._show(self._recheck(launcher))
+                nodes = self._show(self._ask("recheck", launcher, again=True))
             attempt = Attempt(phase, code, nodes, launcher.told_to_end)
         action = decide(attempt, 1)
         if action.kind == "requeue":  # only then does it matter how many are left: Slurm may be away, and be waited for
@@ -148,15 +152,12 @@ class Supervisor:
         )
         return reason
 
-    def _ask(self, hook: str) -> barrier.Answers:
-        """Ask every node."""
-        return barrier.ask(self.preparation.question(hook), itself.command(), self.job.nodes)
-
-    def _recheck(self, launcher: Launcher) -> barrier.Answers:
-        """Ask every node again; where none answers, once more when Slurm does: no step starts while it is away."""
-        answers = self._ask("recheck")
-        if answers.none and self._job(launcher) is not None:
-            answers = self._ask("recheck")
+    def _ask(self, hook: str, launcher: Launcher, *, again: bool) -> barrier.Answers:
+        """Ask every node; where none answers, `again` when Slurm does: no step starts while it is away."""
+        question, command = self.preparation.question(hook), itself.command()
+        answers = barrier.ask(question, command, self.job.nodes)
+        if again and answers.none and not launcher.told_to_end and self._job(launcher) is not None:
+            answers = barrier.ask(question, command, self.job.nodes)
         return answers
 
     def _job(self, launcher: Launcher) -> Job | None:
