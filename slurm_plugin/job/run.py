@@ -32,14 +32,14 @@ class Run:
 
 def from_environment(environ: Mapping[str, str], slots: int) -> Run:
     """The run described by a batch script's environment. Raises UsageError outside a job."""
-    if "SLURM_JOB_ID" not in environ:
+    if not environ.get("SLURM_JOB_ID"):
         raise UsageError("no SLURM_JOB_ID: `job supervise` is called by a batch script; submit one with: sbatch")
     try:
         allocation = hostfiles.from_slurm(environ, slots)
     except hostfiles.HostfileError as error:
         raise UsageError(str(error)) from error
     return Run(
-        job_id=int(environ["SLURM_JOB_ID"]),
+        job_id=allocation.job_id,
         restart=restart_count(environ),
         partition=environ.get("SLURM_JOB_PARTITION", ""),
         allocation=allocation,

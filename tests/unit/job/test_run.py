@@ -32,6 +32,7 @@ def test_from_environment() -> None:
 @pytest.mark.parametrize(
     ("environ", "why"),
     [
+        ({**JOB, "SLURM_JOB_ID": ""}, "no SLURM_JOB_ID: `job supervise` is called by a batch script; "),
         ({}, "no SLURM_JOB_ID: `job supervise` is called by a batch script; submit one with: sbatch"),
         ({**JOB, "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is 'x'; a whole number is wanted; run this inside a job, or "),
         ({"SLURM_JOB_ID": "7"}, "neither SLURM_JOB_NODELIST nor SLURM_NODELIST is set; "),
