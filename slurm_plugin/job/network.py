@@ -42,7 +42,7 @@ def interface(address: str) -> str:
     wanted = socket.inet_aton(address)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
-            request = struct.pack(f"{_REQUEST}s", name.encode()[:15])
+            request = struct.pack(f"{_REQUEST}s", os.fsencode(name))
             try:
                 answer = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)
             except OSError:  # an interface without an address

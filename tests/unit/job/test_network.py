@@ -63,3 +63,9 @@ def test_the_interface_of_an_address() -> None:
 def test_no_interface(address: str) -> None:
     """None is known for no address, for one of IPv6, and for one of another machine (RFC 5737's)."""
     assert network.interface(address) == ""
+
+
+def test_an_interface_whose_name_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes any bytes but `/` and white space; such an interface is asked like any other."""
+    monkeypatch.setattr(socket, "if_nameindex", lambda: [(9, "caf\udce9"), (1, "lo")])
+    assert network.interface("127.0.0.1") == "lo"
