@@ -91,8 +91,14 @@ def _is_file(path: Path) -> bool:
 
 
 def python_of(words: Sequence[str]) -> str:
-    """The interpreter that a command names, else python3."""
-    return next((word for word in words if _PYTHON.fullmatch(PurePosixPath(word).name)), "python3")
+    """The interpreter that a command names, else python3; an option, a variable or a directory names none."""
+    return next(filter(_is_python, words), "python3")
+
+
+def _is_python(word: str) -> bool:
+    if not _PYTHON.fullmatch(PurePosixPath(word).name) or word.startswith("-") or "=" in word:
+        return False
+    return "/" not in word or not os.path.isdir(word)  # noqa: PTH112 - as _is_file
 
 
 def read(run_directory: str, directory: str) -> Changes:

@@ -89,6 +89,16 @@ def test_python_of(words: str, python: str) -> None:
     assert python_of(words.split()) == python
 
 
+@pytest.mark.parametrize("word", ["--prefix=/opt/python3", "-I/opt/python", "PYTHON=/opt/python", "./python"])
+def test_what_only_looks_like_an_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    """An option, a variable, a directory (`apptainer --bind /opt/python`): they run no hook."""
+    (tmp_path / "python").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert python_of(["env", word, "./train"]) == "python3"
+    assert python_of(["env", word, "/opt/bin/python3.11", "x.py"]) == "/opt/bin/python3.11"
+    assert python_of(["python", "x.py"]) == "python"  # found on PATH, whatever has the name here
+
+
 class Node:
     """A node with a place for the run, and hooks in a working directory with a blank in its name."""
 
