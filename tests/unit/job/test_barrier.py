@@ -17,6 +17,8 @@ from slurm_plugin.hooks import node_directory
 from slurm_plugin.job import ascend, network
 from slurm_plugin.job.barrier import Answers, Request, answer, ask, conditions, health, joined, merged, split
 from slurm_plugin.job.taskfile import SPARE
+from slurm_plugin.slurm import steps
+from slurm_plugin.slurm.process import Result
 
 SETTINGS = {
     "deadline_s": 10.0,
@@ -332,3 +334,19 @@ def test_ask_keeps_the_nodes_own_order(tmp_path: Path, monkeypatch: pytest.Monke
     answers = ask(request_, ["x"], ["n1", "n2", "n3", "n4"])
     assert answers.devices == ("n1 10.0.0.1 0=", "n2 10.0.0.1 0=")
     assert [node for node, found in answers.reports.items() if found] == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize(("devices", "expected_s"), [(False, 25.0), (True, 185.0)])
+def test_how_long_nodes_may_take(
+    monkeypatch: pytest.MonkeyPatch, request_: Request, devices: bool, expected_s: float
+) -> None:
+    """The checks' own limit and some; the driver's tool is slow, and is asked about each device."""
+    asked: list[float] = []
+
+    def step(_argv: object, _hosts: object, _text: str, deadline_s: float) -> Result:
+        asked.append(deadline_s)
+        return Result(0, "", "")
+
+    monkeypatch.setattr(steps, "one_task_a_node", step)
+    ask(replace(request_, devices=devices), ["x"], ["n1"])
+    assert asked == [expected_s]
