@@ -20,9 +20,13 @@ class IntelMpi(Mpich):
         """`host:N` lines."""
         return {HOSTFILE: hostfile_format.text(place.allocation)}
 
-    def variables(self, place: Place) -> dict[str, str]:
+    def defaults(self, place: Place) -> dict[str, str]:
         """Also for a command that names its launcher."""
         return {"I_MPI_HYDRA_BOOTSTRAP": "slurm"}
+
+    def variables(self, place: Place) -> dict[str, str]:
+        """None."""
+        return {}
 
     def by_address(self, options: Options) -> bool:
         """It finds its interface by itself."""

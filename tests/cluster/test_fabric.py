@@ -239,7 +239,7 @@ def test_a_job_that_asks_for_it_leaves_the_slow_host_out(cluster: Sandbox) -> No
     """`prechecks: [fabric]`: a line for every node before the program, and a restart without the one to blame."""
     fields = {"nodes": 4, "accelerators": {"gpu": 1}, "prechecks": ["fabric"], "retries": 1, "env": OPEN_MPI}
     with shaped(cluster, "n2", "tbf rate 20mbit burst 32kbit latency 400ms"):
-        command = f"{PYTHON} -c 'print(\"on\", __import__(\"os\").uname().nodename)'"
+        command = f'{PYTHON} -c \'print("on", __import__("os").uname().nodename)\''
         job = submit(cluster, "asked", mode="pytorch", launch="task", command=command, **fields)
         assert job.end() == "COMPLETED", job.log
     first, _, second = job.log.partition("[slurm_plugin] attempt 1 ")
