@@ -152,14 +152,13 @@ def test_deepspeed_trains_with_ddp(cluster: Sandbox, consumers: Consumers, start
         ("python", "5", 5),
         ("deepspeed", "5", 5),
         ("task", "5", 5),
-        ("python", "killed", 247),
         ("deepspeed", "killed", 247),
     ],
 )
 def test_a_rank_that_fails_ends_the_job_with_its_code(
     cluster: Sandbox, consumers: Consumers, start: str, how: str, code: int
 ) -> None:
-    """DeepSpeed's launcher ends its other ranks and hands on the code, 256 - 9 for signal 9; srun ends the other host."""
+    """DeepSpeed's launcher ends its other rank and hands on the code, 256 - 9 for signal 9; srun ends the others."""
     job = deepspeed(cluster, consumers, start, f"{program(cluster, 'ds-fail.py', FAIL)} {how}", f"ds-{how}")
     job.until(lambda: len([*job.directory.glob("started?")]) == 4, "every rank")
     began = time.monotonic()
