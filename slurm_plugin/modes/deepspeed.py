@@ -3,7 +3,8 @@
 `python train.py` is started by deepspeed.launcher.launch, what `deepspeed` itself starts on each node; it gives the
 program `--local_rank` too. `deepspeed train.py` gets `--no_ssh` and what goes with it (DeepSpeed 0.14.5 and later) in
 front, so that an option of the user's own wins. Left to itself it would reach the nodes by ssh, and where it finds no
-hostfile train on one node alone. Read in, and tried with, deepspeed/launcher/{runner,launch}.py of 0.19.8.
+hostfile train on one node alone. Either ends with the code of its rank that failed, and with 256 - n after signal n;
+there the exit code shows no 128 + n. Read in, and tried with, deepspeed/launcher/{runner,launch}.py of 0.19.8.
 """
 
 import base64
