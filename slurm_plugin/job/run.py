@@ -34,6 +34,10 @@ def from_environment(environ: Mapping[str, str], slots: int) -> Run:
     """The run described by a batch script's environment. Raises UsageError outside a job."""
     if not environ.get("SLURM_JOB_ID"):
         raise UsageError("no SLURM_JOB_ID: `job supervise` is called by a batch script; submit one with: sbatch")
+    if number(environ, "SLURM_HET_SIZE"):
+        raise UsageError(
+            "a heterogeneous job: no mode starts one; ask for one kind of nodes, or use sbatch and slurm-plugin hosts"
+        )
     try:
         allocation = hostfiles.from_slurm(environ, slots)
     except hostfiles.HostfileError as error:

@@ -13,11 +13,12 @@ from slurm_plugin.slurm.process import Result, run
 _TASK_ENDED = re.compile(
     rb"srun: error: \S+: tasks? [0-9,-]+: (?:Exited with exit code ([0-9]+)|([A-Z][A-Za-z0-9 /]+))"
 )
-# Variables by which srun hides, marks or cuts what the tasks say, gives them no stdin, or reads `argv` as a list of
-# programs (INPUT ENVIRONMENT VARIABLES in srun(1)); no option takes them back. The last makes TaskProlog act.
+# Variables by which srun hides, marks or cuts what the tasks say, gives them no stdin, reads `argv` as a list of
+# programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)); no option takes them back. The last
+# makes TaskProlog act.
 _NO_ANSWERS = frozenset(
     f"SLURM_{name}"
-    for name in ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "PLUGIN_LAUNCH")
+    for name in "LABELIO UNBUFFEREDIO STDINMODE STDOUTMODE STDERRMODE SRUN_MULTI NTASKS_PER_GPU PLUGIN_LAUNCH".split()
 )
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 

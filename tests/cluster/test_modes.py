@@ -108,9 +108,9 @@ def test_ascend_has_a_rank_table(cluster: Sandbox, hccn: Callable[[str, str], No
     for node in (1, 2):
         hccn(f"n{node}", "".join(f"address_{device}=10.1.{node}.{device}\n" for device in range(4)))
     command = f"bash -c '{SHOW} $RANK_TABLE_FILE $ASCEND_GLOBAL_LOG_LEVEL $ASCEND_SLOG_PRINT_TO_STDOUT'"
-    job = submit(cluster, "ascend", mode="ascend", accelerators={"gpu": 2}, command=command)
+    job = submit(cluster, "ascend-table", mode="ascend", accelerators={"gpu": 2}, command=command)
     assert job.end() == "COMPLETED", job.log
-    path = f"/home/alice/ascend/.slurm_plugin/{job.id}/jobstart_hccl.json"
+    path = f"/home/alice/ascend-table/.slurm_plugin/{job.id}/jobstart_hccl.json"
     ranks = [f"n{rank // 2 + 1} {rank}/4 {rank % 2} {rank % 2} of 0,1 {path} 3 1" for rank in range(4)]
     assert printed(job) == ranks
     table = json.loads((job.directory / ".slurm_plugin" / str(job.id) / "jobstart_hccl.json").read_text())

@@ -128,6 +128,12 @@ def test_all_of_several_ports_are_free(listen: Callable[[str, int], int]) -> Non
     assert free_port(OWN, 0, 4, is_free) == second
 
 
+def test_a_heterogeneous_job_is_refused() -> None:
+    """Its groups would need steps of their own; half of it must not run as if it were all."""
+    with pytest.raises(UsageError, match="a heterogeneous job: no mode starts one"):
+        from_environment({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_HET_SIZE": "2"}, 1)
+
+
 def test_consecutive_jobs_share_no_port_of_several() -> None:
     """Two jobs of a sweep start together on one node: each takes a range."""
     ranges = [set(range(port, port + 4)) for port in (free_port(OWN + job, 0, 4, lambda _: True) for job in range(9))]
