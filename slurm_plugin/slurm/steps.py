@@ -18,7 +18,16 @@ _TASK_ENDED = re.compile(
 # makes TaskProlog act.
 _NO_ANSWERS = frozenset(
     f"SLURM_{name}"
-    for name in "LABELIO UNBUFFEREDIO STDINMODE STDOUTMODE STDERRMODE SRUN_MULTI NTASKS_PER_GPU PLUGIN_LAUNCH".split()
+    for name in [
+        "LABELIO",
+        "UNBUFFEREDIO",
+        "STDINMODE",
+        "STDOUTMODE",
+        "STDERRMODE",
+        "SRUN_MULTI",
+        "NTASKS_PER_GPU",
+        "PLUGIN_LAUNCH",
+    ]
 )
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
