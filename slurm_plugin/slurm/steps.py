@@ -16,19 +16,8 @@ _TASK_ENDED = re.compile(
 # Variables by which srun hides, marks or cuts what the tasks say, gives them no stdin, reads `argv` as a list of
 # programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)); no option takes them back. The last
 # makes TaskProlog act.
-_NO_ANSWERS = frozenset(
-    f"SLURM_{name}"
-    for name in [
-        "LABELIO",
-        "UNBUFFEREDIO",
-        "STDINMODE",
-        "STDOUTMODE",
-        "STDERRMODE",
-        "SRUN_MULTI",
-        "NTASKS_PER_GPU",
-        "PLUGIN_LAUNCH",
-    ]
-)
+_SPOIL = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "NTASKS_PER_GPU")
+_NO_ANSWERS = frozenset(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH"))
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
