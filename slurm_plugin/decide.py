@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 DO_NOT_RESTART: Final = 93  # a program that ends with this is never restarted
+LAST_SIGNAL: Final = 64
 
 Phase = Literal["precheck", "hook", "program"]
 WHO: Final[Mapping[Phase, str]] = {"hook": "a hook beside the program", "program": "the program"}
@@ -76,4 +77,5 @@ def decide(attempt: Attempt, left: int) -> Action:
 
 
 def _words(code: int) -> str:
-    return f"signal {code - 128}" if code > 128 else f"exit code {code}"
+    # A launcher in Python that ends with a rank's -9 gives 247: no signal has that number.
+    return f"signal {code - 128}" if 128 < code <= 128 + LAST_SIGNAL else f"exit code {code}"

@@ -11,6 +11,7 @@ class FakeSlurm(fakes.FakeSlurm):
 
     def __init__(self, *answers: Job | BaseException) -> None:
         super().__init__()
+        self.settings = {"TaskProlog": "/etc/slurm/slurm_plugin/hooks/task_prolog"}
         self.answers = list(answers)
         self.submitted: list[tuple[str, tuple[str, ...], str | None]] = []
 

@@ -12,6 +12,7 @@ from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT, 
 
 ITEM = "fabric"
 NAMED = 3  # how many hosts a message names
+FEW = 2  # and a tenth of the job: as many hosts can be bad by themselves; of more the launch is the likelier cause
 
 
 class Thresholds(NamedTuple):
@@ -61,6 +62,9 @@ def judge(
             blamed |= {name: f"{found[name].wrong} elements of its all-reduce are wrong" for name in wrong}
         elif not blamed:
             return unknown(hosts, ERROR, f"the all-reduce is wrong on {_names(wrong)}: no host can be named")
+    if len(blamed) > max(FEW, len(hosts) // 10):
+        many = f"{len(blamed)} of {len(hosts)} hosts look bad ({_names(list(blamed))}): too many to be so by themselves"
+        return unknown(hosts, TIMEOUT, many)
     return {
         name: _failed(blamed[name], name, wires, least)
         if name in blamed

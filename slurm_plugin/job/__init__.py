@@ -1,6 +1,7 @@
 """What a batch script calls: `job supervise` on the first node, `job barrier` and `job prestart` on every node."""
 
 import argparse
+import io
 import os
 import sys
 import time
@@ -14,6 +15,8 @@ HEARD_S = 0.5  # srun, which ends all tasks when one fails, may lose what this o
 def main(args: list[str]) -> int:
     """Run one of them; errors of ours are one line in the job's log and their own exit code."""
     options = _parser().parse_args(args)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a word or a name that the locale cannot print is no error
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         if options.verb == "barrier":
             from slurm_plugin.job.barrier import answer  # noqa: PLC0415 - each of 10,000 nodes loads only its part

@@ -1,18 +1,17 @@
-"""What this node can say of its Ascend devices: physical ids, addresses, and the address of the node itself.
+"""What this node can say of its Ascend devices: physical ids and addresses.
 
 /etc/hccn.conf is looked at first, as HCCL's own tools do; hccn_tool, which asks the driver and mostly wants root, is
 run for the devices that the file does not have.
 """
 
-import os
 import re
 import shutil
-import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from hostfiles import Device, HostfileError, npu
+from slurm_plugin.job import network
 from slurm_plugin.slurm.process import Result, run
 
 CONF: Final = Path("/etc/hccn.conf")
@@ -30,7 +29,7 @@ def line(name: str, environ: Mapping[str, str], *, alone: bool = False) -> str:
 
     `alone`: the job has no other node. Raises HostfileError where devices or addresses cannot be found out.
     """
-    return npu.line(name, own_address(name), devices(environ, tool=_tool, alone=alone))
+    return npu.line(name, network.own_address(name), devices(environ, tool=_tool, alone=alone))
 
 
 def devices(
@@ -50,29 +49,6 @@ def devices(
     return tuple(
         Device(number, known.get(number) or ("" if alone else _asked(number, tool, why_not))) for number in ids
     )
-
-
-def own_address(name: str) -> str:
-    """The address of this node, as it resolves its own name; IPv4 where it has one. Raises as `own_addresses`."""
-    return own_addresses(name)[0]
-
-
-def own_addresses(name: str) -> tuple[str, ...]:
-    """The addresses of a node, as its name resolves here, IPv4 first.
-
-    Raises HostfileError where the name has none but those of the loopback, as 127.0.1.1 on Debian.
-    """
-    try:
-        found = socket.getaddrinfo(os.fsencode(name), None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise HostfileError(
-            f"{name} has no address here ({error.strerror}); Ascend's programs take addresses for names"
-        ) from error
-    addresses = sorted((family != socket.AF_INET, str(place[0])) for family, _, _, _, place in found)
-    usable = [ip for _, ip in addresses if not ip.startswith(("127.", "fe80:")) and ip != "::1"]
-    if not usable:
-        raise HostfileError(f"{name} is {addresses[0][1]} here, which no other node can reach; mend /etc/hosts")
-    return tuple(usable)
 
 
 def _present(directory: Path) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import hostfiles
 from hostfiles import Allocation, Host, HostfileError, npu
 from hostfiles import ascend as variables
-from slurm_plugin.job import ascend, devices, ranktable
+from slurm_plugin.job import devices, network, ranktable
 from slurm_plugin.job.hosts_options import described
 
 # Where Slurm says how many accelerators a node has. It knows GPUs; of an Ascend's gres it tells a job nothing.
@@ -77,7 +77,7 @@ def _of_table(
         if len(job.hosts) == len(servers) == 1:
             addresses: tuple[str, ...] = (servers[0].id,)  # nobody else is meant, whatever its name resolves to
         else:
-            addresses = (host.address,) if host.address else ascend.own_addresses(host.name)
+            addresses = (host.address,) if host.address else network.own_addresses(host.name)
         task = variables.rank_in_table(servers, job, task, addresses)
     return variables.of_table(servers), task
 
@@ -94,7 +94,7 @@ def _of_cluster(options: argparse.Namespace, environ: Mapping[str, str], task: i
     if options.slots is None and (options.nodelist is not None or not any(environ.get(name) for name in _COUNTED)):
         job = job._replace(hosts=tuple(Host(host.name, host.tasks, host.tasks) for host in job.hosts))
     wanted = {job.hosts[0], job.hosts[0] if task is None else _host(job, task)}
-    known = {host: ascend.own_addresses(host.name)[0] for host in wanted}
+    known = {host: network.own_addresses(host.name)[0] for host in wanted}
     hosts = (Host(host.name, host.slots, host.tasks, known.get(host, "")) for host in job.hosts)
     return job._replace(hosts=tuple(hosts), step_id=0)
 

@@ -24,6 +24,8 @@ from slurm_plugin.slurm import steps
 # srun mixes the lines of different nodes whole only up to MAX_MSG_LEN, 1024 bytes (slurmd/slurmstepd/io.c).
 CHUNK = 600
 LINE = "slurm_plugin-answer"
+ANSWER_S = 15.0  # for the step to start, beyond what the checks may take
+DEVICES_S = 160.0  # hccn_tool may take its 10 s for each of 16 devices
 DEVICES = "devices"  # one key more than a report has
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 _RANK = {SKIPPED: 0, OK: 1, TIMEOUT: 2, ERROR: 2, FAILED: 3}
@@ -62,7 +64,7 @@ class Answers:
 
 def ask(request: Request, command: Sequence[str], hosts: Sequence[str]) -> Answers:
     """Ask every node."""
-    deadline_s = request.settings["deadline_s"] + 15.0
+    deadline_s = request.settings["deadline_s"] + ANSWER_S + (DEVICES_S if request.devices else 0.0)
     said = steps.one_task_a_node([*command, "job", "barrier"], hosts, json.dumps(asdict(request)), deadline_s)
     reports: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
     devices: dict[str, str] = {}

@@ -13,6 +13,7 @@ _FUNCTION = "BASH_FUNC_"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SLURMS = ("SLURM_", "SLURMD_")  # SLURM_PLUGIN_ too: they say which task this is, and TaskProlog where its file stands
 _LONGEST = 131072  # bytes of NAME=value with its NUL that execve(2) takes: MAX_ARG_STRLEN in linux/binfmts.h
+KEPT = ("ASCEND_PROCESS_LOG_PATH",)  # which a mode's own lines leave as it is where it is set
 _SHOWN = 20  # names in a line of the log, which srun keeps whole up to 1024 bytes
 
 
@@ -79,7 +80,8 @@ def task_lines(found: Changes) -> str:
     """
     printed = [f"export {name}={value}" for name, value in found.set.items()]
     printed += [f"unset {name}" for name in found.unset]
-    return f"printf '%s\\n' {' '.join(map(shlex.quote, printed))}\n" if printed else ""
+    known = "".join(f"{name}={shlex.quote(found.set[name])}\n" for name in KEPT if name in found.set)
+    return f"{known}printf '%s\\n' {' '.join(map(shlex.quote, printed))}\n" if printed else ""
 
 
 def to_json(found: Changes) -> str:

@@ -16,6 +16,7 @@ from prechecks.fabric import Thresholds, program
 from prechecks.verdict import ERROR, FAILED, SKIPPED, TIMEOUT
 
 DEADLINE_S = 30.0
+MORE_A_HOST_S = 0.02  # a launch tree, and a python that thousands load from one file system
 END_S = 4.0  # of the deadline: for the ranks' guards to speak and for a launcher to take its daemons back
 LEAVE_S = 2.0  # after the deadline: for each step of ending what is left of the launcher
 LOOK_EVERY_S = 0.2
@@ -24,9 +25,13 @@ LAST_LINES = 20
 
 
 def open_mpi(hosts: Sequence[str], *, root: bool = False) -> list[str]:
-    """The words before the program for Open MPI 4 and later: one rank on each of these hosts, in their order."""
+    """The words before the program for Open MPI 4 and later: one rank on each of these hosts, in their order.
+
+    Over the transports of row C1's prefix, which jobs have.
+    """
     where = ["--host", ",".join(f"{name}:1" for name in hosts), "--map-by", "ppr:1:node", "--bind-to", "none"]
-    return ["mpirun", *(["--allow-run-as-root"] if root else []), "-np", str(len(hosts)), *where]
+    over = ["-mca", "pml", "ob1", "-mca", "btl", "^openib"]
+    return ["mpirun", *(["--allow-run-as-root"] if root else []), "-np", str(len(hosts)), *where, *over]
 
 
 def hydra(hosts: Sequence[str], *, intel: bool = False) -> list[str]:

@@ -47,5 +47,6 @@ def _port(options: argparse.Namespace, environ: Mapping[str, str], allocation: h
     """The port of rank 0: in a job of ours the one that its program was told, whatever the step."""
     if options.nodelist is not None:
         return master_port(allocation.job_id, 0)
-    told = number(environ, "SLURM_PLUGIN_PORT")
+    of_this_job = environ.get("SLURM_PLUGIN_DIRECTORY", "").endswith(f"/{allocation.job_id}")
+    told = number(environ, "SLURM_PLUGIN_PORT") if of_this_job else None  # else of the job that submitted this one
     return told or master_port(allocation.job_id, restart_count(environ) + allocation.step_id)

@@ -15,7 +15,8 @@ from typing import IO
 from slurm_plugin.slurm.steps import first_failure
 
 _END = (signal.SIGTERM, signal.SIGINT)
-_HAND_ON = (*_END, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+_CHECKPOINT = (signal.SIGUSR1, signal.SIGUSR2)  # what programs take as: save now
+_HAND_ON = (*_END, *_CHECKPOINT, signal.SIGHUP, signal.SIGCONT)
 LOOK_EVERY_S = 0.2
 LONGEST_LINE = 4096  # bytes of an unfinished line that are kept; srun's own are short
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's own codes (POSIX, 2.8.2 Exit Status for Commands)
@@ -27,6 +28,7 @@ class Launcher:
     def __init__(self) -> None:
         self.told_to_end = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._checkpoints = True
         self._early: list[int] = []  # signals that came while the command was being started
 
     def __enter__(self) -> "Launcher":
@@ -46,15 +48,27 @@ class Launcher:
 
     def _hand_on(self, number: int, _frame: FrameType | None) -> None:
         self.told_to_end = self.told_to_end or number in _END
+        if number in _CHECKPOINT and not self._checkpoints:
+            return
         if self._process is None:
             self._early.append(number)
         elif self._process.poll() is None:
             with suppress(ProcessLookupError):  # inside wait(), poll() cannot tell that it has ended just now
                 os.killpg(self._process.pid, number)
 
-    def run(self, argv: Sequence[str], environ: Mapping[str, str], say: Callable[[str], None]) -> int:
-        """The command's exit code as a shell gives it: 128 + n after signal n, 127 where it is not found."""
-        self._process, self._early = None, []
+    def run(
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+        *,
+        checkpoints: bool = True,
+    ) -> int:
+        """The command's exit code as a shell gives it: 128 + n after signal n, 127 where it is not found.
+
+        `checkpoints`: whether it may know SIGUSR1 and SIGUSR2; a command that does not is ended by them.
+        """
+        self._process, self._early, self._checkpoints = None, [], checkpoints
         if self.told_to_end:
             return 128 + signal.SIGTERM
         watched = Path(argv[0]).name == "srun"

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path, PurePosixPath
@@ -11,11 +12,16 @@ import prechecks
 from hostfiles import HostfileError, nodelist, npu
 from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
+from slurm_plugin.errors import UsageError
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import ascend, barrier, changes, conda, fabric, files, network, prestart, ranktable
+from slurm_plugin.job import barrier, changes, conda, fabric, files, network, prestart, ranktable
 from slurm_plugin.job.run import Run, free_port, is_free
 from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
 from slurm_plugin.slurm import steps
+
+# What the job whose program submitted this one may have left in its environment. With the first of them, TaskProlog
+# would act on the hooks' step, and on the program's own.
+_ANOTHER_JOBS = ("SLURM_PLUGIN_LAUNCH", "SLURM_PLUGIN_HOSTFILE", "SLURM_PLUGIN_WORKERS", "SLURM_PLUGIN_WORLD_INFO")
 
 
 class Preparation:
@@ -30,19 +36,22 @@ class Preparation:
         say: Callable[[str], None],
     ) -> None:
         self.options, self.run, self.site, self.environ, self.say = options, run, site, environ, say
+        if options.mode not in MODES:
+            raise UsageError(f"--mode={options.mode}: found no such mode; accepted are: {', '.join(MODES)}")
         self.mode = MODES[options.mode]
         self.words: tuple[str, ...] = tuple(options.command)
         self.directory = files.directory(Path.cwd(), run.job_id)
         self.node_directory = node_directory.name(run.job_id, run.restart)
         self.hooks = prestart.beside(self.words, Path.cwd())
         self.place = self._place(Options(**{field.name: getattr(options, field.name) for field in fields(Options)}))
-        self.task_script = self.mode.task_script(self.place)
+        self.own_step = self._own_step()
+        self.task_script = self.mode.task_script(self.place) if self.own_step else None
 
     def _place(self, options: Options) -> Place:
         allocation, address = self.run.allocation, ""
         if self.mode.by_address(options):
             try:
-                address = ascend.own_address(allocation.names[0])
+                address = network.own_address(allocation.names[0])
             except HostfileError as error:
                 self.say(str(error))
         place = Place(
@@ -56,6 +65,11 @@ class Preparation:
         )
         return replace(place, port=free_port(self.run.job_id, self.run.restart, self.mode.ports(place), is_free))
 
+    def _own_step(self) -> bool:
+        """Whether the launch is an srun of ours: a command that starts its own tasks tells them itself who they are."""
+        argv = self.launch(self.environ).argv
+        return argv[0] == "srun" and argv != self.words
+
     @property
     def with_table(self) -> bool:
         """Whether the launch needs to know every node's devices."""
@@ -64,7 +78,12 @@ class Preparation:
     @property
     def asks(self) -> bool:
         """Whether the launch needs every node's answer, checks or not."""
-        return self.task_script is not None or self.with_table or bool(self.hooks)
+        return self.tells or bool(self.hooks)
+
+    @property
+    def tells(self) -> bool:
+        """Whether every node has to hear, or to say, what makes the tasks differ: no launch is right without."""
+        return self.task_script is not None or self.with_table
 
     def question(self, hook: str) -> barrier.Request:
         """What every node is asked before a launch (`barrier`) or after a failure (`recheck`)."""
@@ -85,6 +104,8 @@ class Preparation:
 
     def write(self, answers: barrier.Answers | None) -> None:
         """Write the files that the launch reads. Raises OSError; HostfileError where no rank table can be made."""
+        for name in self.mode.left_behind:  # by another job of this number: of another cluster, or long ago
+            shutil.rmtree(self.directory / name, ignore_errors=True)
         for name, text in self.mode.files(self.place).items():
             files.write(self.directory / name, text)
         if not self.with_table or answers is None:
@@ -103,7 +124,8 @@ class Preparation:
             hosts,
             launcher=launchers.get(self.options.mode) or fabric.open_mpi(hosts, root=os.geteuid() == 0),
             python=prestart.python_of(self.words),
-            environ=self.environment(reason, launched=False),
+            environ=without(self.environment(reason, launched=False), "SLURM_EXPORT_ENV"),  # its daemons need it whole
+            deadline_s=fabric.DEADLINE_S + fabric.MORE_A_HOST_S * len(hosts),
             say=self.say,
             give_up=give_up,
         )
@@ -114,14 +136,14 @@ class Preparation:
         request = prestart.Request(self.site["run_directory"], self.node_directory, python, tuple(map(str, self.hooks)))
         return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=True))
 
-    def launch(self) -> Launch:
-        """What is run for the user's words on these nodes."""
+    def launch(self, environ: Mapping[str, str]) -> Launch:
+        """What is run for the user's words on these nodes, in this environment."""
         shape = Shape(
             nodes=len(self.run.nodes),
             slots=self.options.slots,
             launch=self.options.launch,
             root=os.geteuid() == 0,
-            env=frozenset(self.environ),
+            env=frozenset(environ),
             hostfile=str(self.directory / HOSTFILE),
             options=self.place.options,
         )
@@ -138,11 +160,12 @@ class Preparation:
             "SLURM_PLUGIN_REASON": reason,
             "SLURM_PLUGIN_CHECKPOINT": self.options.checkpoint,
             "SLURM_PLUGIN_DIRECTORY": str(self.directory),
-            "SLURM_PLUGIN_PORT": str(self.place.port),
         }
+        if self.mode.one_program:
+            ours["SLURM_PLUGIN_PORT"] = str(self.place.port)
         if HOSTFILE in self.mode.files(self.place):
             ours["SLURM_PLUGIN_HOSTFILE"] = str(self.directory / HOSTFILE)
-        given = {name: value for name, value in self.environ.items() if name not in self.mode.removed}
+        given = without(self.environ, *self.mode.removed, *_ANOTHER_JOBS)
         environ = {**self.mode.defaults(self.place), **given, **self.mode.variables(self.place), **ours}
         set_, note = conda.environment(self.words, environ, PurePosixPath(Path.cwd()), os.path.exists)
         if not launched:
@@ -150,8 +173,21 @@ class Preparation:
         if note:
             self.say(note)
         environ = {**environ, **set_}
-        if self.hooks:
-            environ = changes.apply(environ, prestart.read(self.site["run_directory"], self.node_directory))
+        if self.hooks and not self.own_step:  # a step of ours has each node's own by TaskProlog
+            environ = changes.apply(environ, self._changes())
         if self.asks:
             environ["SLURM_PLUGIN_LAUNCH"] = self.node_directory
         return environ
+
+    def _changes(self) -> changes.Changes:
+        """What the hooks changed on this node; nothing where the user's own file of it is not as they left it."""
+        try:
+            return prestart.read(self.site["run_directory"], self.node_directory)
+        except ValueError as error:
+            self.say(f"what the hooks changed cannot be read: {error}")
+            return changes.NONE
+
+
+def without(environ: Mapping[str, str], *names: str) -> dict[str, str]:
+    """The environment without these variables."""
+    return {name: value for name, value in environ.items() if name not in names}

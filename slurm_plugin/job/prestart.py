@@ -5,14 +5,14 @@ job's user. What they change in their environment goes into the TaskProlog's fil
 """
 
 import os
-import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,11 +23,11 @@ from slurm_plugin.job import changes, taskfile
 from slurm_plugin.job.changes import Changes
 from slurm_plugin.job.launch import NOT_EXECUTABLE, NOT_FOUND
 from slurm_plugin.job.log import say
+from slurm_plugin.modes import command
 
 NAMES: Final = ("startup-hook.sh", "ma-pre-start.sh", "ma-pre-start.py")
 HANDED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 RESULT: Final = "hooks.json"
-_PYTHON = re.compile(r"python(?:3(?:\.[0-9]+)?)?", re.ASCII)
 
 # The hook is sourced: what it exports is there when it ends, by its last line or by `exit`. `>|`, because it may have
 # set noclobber; by its full path, because it may have changed PATH.
@@ -74,15 +74,24 @@ class Request:
         return ("job", "prestart", *where, "--", *self.files)
 
 
-def beside(words: Sequence[str], workdir: Path) -> tuple[Path, ...]:
+def beside(words: Sequence[str], workdir: Path, say: Callable[[str], None] = say) -> tuple[Path, ...]:
     """The hooks of a command, in the order in which they run.
 
     They stand beside its program: the first word that ends in .py or .sh and is a file. A command that names none
-    (`-m pkg`, `bash -c …`, a binary) has them in the working directory.
+    (`-m pkg`, `bash -c …`, a binary) has them in the working directory. A hook that somebody may have planted there is
+    left out, and said: it has to be the user's own, root's or of whoever owns the program, and not writable by all.
     """
     program = next((word for word in words if word.endswith((".py", ".sh")) and _is_file(workdir / word)), None)
     directory = (workdir / program).absolute().parent if program else workdir.absolute()
-    return tuple(directory / name for name in NAMES if _is_file(directory / name))
+    trusted = {0, os.geteuid(), *([(workdir / program).stat().st_uid] if program else [])}
+    found = []
+    for path in (directory / name for name in NAMES if _is_file(directory / name)):
+        facts = path.stat()
+        if facts.st_uid in trusted and not facts.st_mode & stat.S_IWOTH:
+            found.append(path)
+        else:
+            say(f"{str(path)!a} is not run: it is not the user's own, or all may write to it; see: ls -l")
+    return tuple(found)
 
 
 def _is_file(path: Path) -> bool:
@@ -91,8 +100,14 @@ def _is_file(path: Path) -> bool:
 
 
 def python_of(words: Sequence[str]) -> str:
-    """The interpreter that a command names, else python3."""
-    return next((word for word in words if _PYTHON.fullmatch(PurePosixPath(word).name)), "python3")
+    """The interpreter that a command names, else python3; an option, a variable or a directory names none."""
+    return next(filter(_is_python, words), "python3")
+
+
+def _is_python(word: str) -> bool:
+    if not command.is_python(word) or word.startswith("-") or "=" in word:
+        return False
+    return "/" not in word or not os.path.isdir(word)  # noqa: PTH112 - as _is_file
 
 
 def read(run_directory: str, directory: str) -> Changes:

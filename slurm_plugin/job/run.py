@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hostfiles
 from hostfiles import ports
+from hostfiles.environment import number
 from slurm_plugin.errors import UsageError
 
 PORTS_TRIED = 64
@@ -31,14 +32,18 @@ class Run:
 
 def from_environment(environ: Mapping[str, str], slots: int) -> Run:
     """The run described by a batch script's environment. Raises UsageError outside a job."""
-    if "SLURM_JOB_ID" not in environ:
+    if not environ.get("SLURM_JOB_ID"):
         raise UsageError("no SLURM_JOB_ID: `job supervise` is called by a batch script; submit one with: sbatch")
+    if number(environ, "SLURM_HET_SIZE"):
+        raise UsageError(
+            "a heterogeneous job: no mode starts one; ask for one kind of nodes, or use sbatch and slurm-plugin hosts"
+        )
     try:
         allocation = hostfiles.from_slurm(environ, slots)
     except hostfiles.HostfileError as error:
         raise UsageError(str(error)) from error
     return Run(
-        job_id=int(environ["SLURM_JOB_ID"]),
+        job_id=allocation.job_id,
         restart=restart_count(environ),
         partition=environ.get("SLURM_JOB_PARTITION", ""),
         allocation=allocation,
@@ -46,23 +51,33 @@ def from_environment(environ: Mapping[str, str], slots: int) -> Run:
 
 
 def restart_count(environ: Mapping[str, str]) -> int:
-    """How often Slurm requeued the job before this run; Slurm sets no variable on the first."""
-    return int(environ.get("SLURM_RESTART_COUNT", "0"))
+    """How often Slurm requeued the job before this run; Slurm sets no variable on the first. Raises HostfileError."""
+    return number(environ, "SLURM_RESTART_COUNT") or 0
 
 
 def master_port(job_id: int, restart: int) -> int:
     """The port of rank 0 in this run: another one after a restart, as the old one may still be held."""
-    return ports.master_port(job_id, restart, ports.ephemeral_range(EPHEMERAL.read_text()))
+    return ports.master_port(job_id, restart, _ephemeral())
 
 
 def free_port(job_id: int, restart: int, count: int, is_free: Callable[[int], bool]) -> int:
     """The same port, or where something listens on it (or on one of the `count` from it on) the next of its series.
 
-    The first one again where all that are tried are taken: then the program says what is wrong.
+    The first one again where all that are tried are taken: then the program says what is wrong. All `count` are ports:
+    near the last one it is the first of the last `count`.
     """
-    ephemeral = ports.ephemeral_range(EPHEMERAL.read_text())
-    series = [ports.master_port(job_id, restart, ephemeral, again=again) for again in range(PORTS_TRIED)]
-    return next((port for port in series if all(map(is_free, range(port, min(port + count, 65536))))), series[0])
+    ephemeral, last = _ephemeral(), 65536 - count
+    first = job_id * count  # the ranges of one job after the other
+    series = [min(ports.master_port(first, restart, ephemeral, again=again), last) for again in range(PORTS_TRIED)]
+    return next((port for port in series if all(map(is_free, range(port, port + count)))), series[0])
+
+
+def _ephemeral() -> tuple[int, int]:
+    """What the kernel hands out by itself; Linux's default where it does not say (gVisor has no such file)."""
+    try:
+        return ports.ephemeral_range(EPHEMERAL.read_text())
+    except OSError:
+        return ports.EPHEMERAL
 
 
 def is_free(port: int) -> bool:

@@ -16,13 +16,14 @@ from typing import Any
 
 import prechecks
 from hostfiles import nodelist
+from hostfiles.environment import number
 from slurm_plugin import compiled, grant, token
 from slurm_plugin.decide import WHO, Action, Attempt, Health, Phase, decide
 from slurm_plugin.job import barrier, files, itself
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.prepare import Preparation
-from slurm_plugin.job.run import Run, from_environment
+from slurm_plugin.job.run import Run, from_environment, restart_count
 from slurm_plugin.slurm import Job, Slurm, SlurmError, connect
 from slurm_plugin.slurm.patience import Patience
 
@@ -43,13 +44,15 @@ def main(options: argparse.Namespace) -> int:
         site = _site()
     except (OSError, ValueError) as error:  # as in a hook: a failure of ours costs no job
         say(f"the site's settings cannot be read: {error}; the program runs unchecked, and no fault restarts it")
-        options.retries, site = 0, UNCHECKED
+        options.retries, options.prechecks, site = 0, "", UNCHECKED
     if itself.deployed() and (compiled.site_root() / compiled.KILL_SWITCH).exists():
         say("slurm_plugin is switched off on this site: the program runs unchecked, and no fault restarts it")
         options.retries = 0  # a requeue without our hooks would wait 121 s and never be counted
-    run, door = from_environment(os.environ, options.slots), connect(say=say)
-    supervisor = Supervisor(options, run, site, door, os.environ)
-    with Launcher() as launcher:
+        options.prechecks = ""
+    with Launcher() as launcher:  # first: from now on a signal reaches the program, and not us alone
+        door = connect(say=say)
+        environ = counted(os.environ, door)
+        supervisor = Supervisor(options, from_environment(environ, options.slots), site, door, environ)
         action = supervisor.attempt(launcher)
     return supervisor.act(action)
 
@@ -61,6 +64,22 @@ def _site() -> Mapping[str, Any]:
     from slurm_plugin import siteconfig  # noqa: PLC0415 - needs packages that a deployed copy does without
 
     return siteconfig.compiled(siteconfig.load())
+
+
+def counted(environ: Mapping[str, str], door: Slurm) -> Mapping[str, str]:
+    """The environment, without a count of restarts where the controller knows of none.
+
+    Slurm sets none on a job's first run: one that the program of a restarted job submitted has that job's.
+    """
+    if not restart_count(environ) or (job_id := number(environ, "SLURM_JOB_ID")) is None:
+        return environ
+    try:
+        if door.job(job_id).restarts:
+            return environ
+    except SlurmError as error:
+        say(f"could not read whether the job was restarted: {error}")
+        return environ
+    return {name: value for name, value in environ.items() if name != "SLURM_RESTART_COUNT"}
 
 
 class Supervisor:
@@ -78,11 +97,15 @@ class Supervisor:
         started, reason, answers = time.time(), self._opening(), None
         nodes: Mapping[str, Health] = {}
         if self.options.retries or self.preparation.asks:
-            answers = self._ask("barrier")
+            answers = self._ask("barrier", launcher, again=self.preparation.tells)
             if launcher.told_to_end or (answers.none and not self._runs()):
                 return Action("finish", ENDED_BY_SLURM, "Slurm took the nodes back before the program started")
             nodes = self._show(answers)
         attempt = Attempt("precheck", 1, nodes)
+        if why := self._cannot_tell(answers):
+            action = Action("fail", 1, why)
+            self._record(attempt, action, started)
+            return action
         if "fabric" in self.options.prechecks.split(",") and decide(attempt, 1).kind != "requeue":
             attempt = Attempt("precheck", 1, {**nodes, **self._fabric(launcher, reason)})
             if launcher.told_to_end:
@@ -91,7 +114,7 @@ class Supervisor:
             phase, code = self._run(launcher, reason, answers)
             if code and self.options.retries and not launcher.told_to_end:
                 say(f"{WHO[phase]} failed with exit code {code}; looking at its nodes again")
-                nodes = self._show(self._recheck(launcher))
+                nodes = self._show(self._ask("recheck", launcher, again=True))
             attempt = Attempt(phase, code, nodes, launcher.told_to_end)
         action = decide(attempt, 1)
         if action.kind == "requeue":  # only then does it matter how many are left: Slurm may be away, and be waited for
@@ -99,6 +122,18 @@ class Supervisor:
             action = decide(replace(attempt, told_to_end=launcher.told_to_end), left)
         self._record(attempt, action, started)
         return action
+
+    def _cannot_tell(self, answers: barrier.Answers | None) -> str:
+        """Why the program's tasks could not be told what makes them differ; empty where they can be."""
+        if answers and answers.none and self.preparation.tells:
+            return "no node answered, so none knows what the program's tasks are to be told"
+        if self.preparation.task_script is not None:
+            try:
+                if not self.door.config().get("TaskProlog"):
+                    return "slurm.conf names no TaskProlog, which tells each task its rank; see: slurm-plugin doctor"
+            except SlurmError as error:
+                say(f"could not read slurm.conf: {error}")
+        return ""
 
     def _fabric(self, launcher: Launcher, reason: str) -> dict[str, Health]:
         """The nodes that the fabric check keeps this job away from."""
@@ -113,12 +148,14 @@ class Supervisor:
         self.preparation.write(answers)
         if self.preparation.hooks:
             step = self.preparation.hook_step(itself.command())
-            if code := launcher.run(step, self.preparation.environment(reason, launched=False), say):
+            environ = self.preparation.environment(reason, launched=False)
+            if code := launcher.run(step, environ, say, checkpoints=False):
                 return "hook", code
-        launch = self.preparation.launch()
+        environ = self.preparation.environment(reason, launched=True)
+        launch = self.preparation.launch(environ)
         if launch.argv != self.preparation.words:
             say(f"launch: {launch.shown}")
-        return "program", launcher.run(launch.argv, self.preparation.environment(reason, launched=True), say)
+        return "program", launcher.run(launch.argv, environ, say)
 
     def _opening(self) -> str:
         """Say which attempt this is; why it is not the first, with the nodes that were left out. Returns the reason."""
@@ -141,15 +178,12 @@ class Supervisor:
         )
         return reason
 
-    def _ask(self, hook: str) -> barrier.Answers:
-        """Ask every node."""
-        return barrier.ask(self.preparation.question(hook), itself.command(), self.job.nodes)
-
-    def _recheck(self, launcher: Launcher) -> barrier.Answers:
-        """Ask every node again; where none answers, once more when Slurm does: no step starts while it is away."""
-        answers = self._ask("recheck")
-        if answers.none and self._job(launcher) is not None:
-            answers = self._ask("recheck")
+    def _ask(self, hook: str, launcher: Launcher, *, again: bool) -> barrier.Answers:
+        """Ask every node; where none answers, `again` when Slurm does: no step starts while it is away."""
+        question, command = self.preparation.question(hook), itself.command()
+        answers = barrier.ask(question, command, self.job.nodes)
+        if again and answers.none and not launcher.told_to_end and self._job(launcher) is not None:
+            answers = barrier.ask(question, command, self.job.nodes)
         return answers
 
     def _job(self, launcher: Launcher) -> Job | None:

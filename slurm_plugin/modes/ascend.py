@@ -17,7 +17,7 @@ from slurm_plugin.modes.base import Launch, Mode, Options, Place, Shape
 # It ends by itself when all workers have; it is ended where it does not.
 WITH_SCHEDULER: Final = f"""\
 [ "$SLURM_PROCID" = 0 ] || exec "$0" "$@"
-{step.FINISH}trap : HUP USR1 USR2
+{step.FINISH}trap : HUP TERM USR1 USR2
 setsid env -u MS_NODE_ID -u RANK_ID -u ASCEND_DEVICE_ID -u DEVICE_ID MS_ROLE=MS_SCHED "$0" "$@" &
 "$0" "$@"
 code=$?

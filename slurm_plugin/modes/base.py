@@ -8,6 +8,7 @@ from typing import ClassVar
 from hostfiles import Allocation
 
 LONGEST_SHOWN = 2000
+LONGEST_VALUE = 131072 - 64  # bytes of a variable: MAX_ARG_STRLEN (execve(2)), less its name
 HOSTFILE = "hostfile"  # the file of a mode that SLURM_PLUGIN_HOSTFILE names
 
 
@@ -69,6 +70,8 @@ class Launch:
 class Mode:
     """One way to launch. `launch` also runs at submission, to show it; the rest runs on the first node."""
 
+    one_program: ClassVar[bool] = True  # whether rank 0 of the job is one program's: all its steps tell one port
+    left_behind: ClassVar[tuple[str, ...]] = ()  # files and directories of the job's own that no launch may find
     removed: ClassVar[tuple[str, ...]] = ()  # variables that the launch must not find
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:

@@ -3,22 +3,23 @@
 `python train.py` is started by deepspeed.launcher.launch, what `deepspeed` itself starts on each node; it gives the
 program `--local_rank` too. `deepspeed train.py` gets `--no_ssh` and what goes with it (DeepSpeed 0.14.5 and later) in
 front, so that an option of the user's own wins. Left to itself it would reach the nodes by ssh, and where it finds no
-hostfile train on one node alone. Read in, and tried with, deepspeed/launcher/{runner,launch}.py of 0.19.8.
+hostfile train on one node alone. Either ends with the code of its rank that failed, and with 256 - n after signal n;
+there the exit code shows no 128 + n. Read in, and tried with, deepspeed/launcher/{runner,launch}.py of 0.19.8.
 """
 
 import base64
+import itertools
 import json
-import re
-from pathlib import PurePosixPath
 from typing import Final
 
 from hostfiles import deepspeed as hostfile_format
 from slurm_plugin.errors import UsageError
-from slurm_plugin.modes import pytorch, step
-from slurm_plugin.modes.base import HOSTFILE, Launch, Place, Shape
+from slurm_plugin.modes import command, pytorch, step
+from slurm_plugin.modes.base import HOSTFILE, LONGEST_VALUE, Launch, Place, Shape
 
 PYTHON: Final = (
-    'exec "$0" -m deepspeed.launcher.launch --world_info="$SLURM_PLUGIN_WORLD_INFO" --node_rank="$RANK"'
+    'exec "$0" -m deepspeed.launcher.launch'
+    ' --world_info="${SLURM_PLUGIN_WORLD_INFO:?is too long for so many nodes: use launch: task}" --node_rank="$RANK"'
     ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"'
 )
 DEEPSPEED: Final = (
@@ -26,7 +27,6 @@ DEEPSPEED: Final = (
     ' --hostfile="$SLURM_PLUGIN_HOSTFILE" "$@"'
 )
 _COMMANDS: Final = frozenset({"deepspeed", "ds"})
-_NAMED = re.compile(r"(?<![\w./-])deepspeed(?![\w./-])")
 _OTHER_NODES: Final = frozenset({"--num_nodes", "--include", "-i", "--exclude", "-e"})
 
 
@@ -36,10 +36,10 @@ class DeepSpeed(pytorch.PyTorch):
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Raises UsageError for options that choose nodes, and for `deepspeed` in a shell without its hostfile."""
         on_each, started = step.srun(shape.nodes, 1), "started once a node"
-        if shape.launch == "task" or PurePosixPath(words[0]).name in pytorch.STARTS_EVERYWHERE:
+        if shape.launch == "task" or command.name(words[0]) in command.MPI_LAUNCHERS:
             return super().launch(words, shape)
-        if PurePosixPath(words[0]).name in _COMMANDS:
-            options = {word.partition("=")[0] for word in words[1:]}
+        if command.name(words[0]) in _COMMANDS:
+            options = _options(words[1:])
             if "--launcher" in options:
                 note = "The command chooses DeepSpeed's launcher: started once, on the first node, with our hostfile."
                 return Launch((words[0], f"--hostfile={shape.hostfile}", *words[1:]), note)
@@ -47,14 +47,14 @@ class DeepSpeed(pytorch.PyTorch):
                 raise UsageError(f"command: found {found[0]}; the nodes are the job's own: set `nodes:` instead")
             note = f"`deepspeed` is {started}, without ssh: it is given the node's number, and where rank 0 listens."
             return Launch((*on_each, "bash", "-c", DEEPSPEED, *words), note)
-        if any(map(_NAMED.search, words[1:])):
-            if not any("--hostfile" in word or "--no_ssh" in word for word in words):
+        text = command.shell_text(words)
+        if text and command.names(words, _COMMANDS) and "--no_ssh" not in text:
+            if "--hostfile" not in text:
                 raise UsageError(
                     "command: found deepspeed inside a shell, where it finds no hostfile and trains on one node\n"
                     "  write it without the shell, or with: deepspeed --hostfile=$SLURM_PLUGIN_HOSTFILE"
                 )
-            if not any("--no_ssh" in word for word in words):
-                return Launch(words, "The command names deepspeed: left as it is, started once, on the first node.")
+            return Launch(words, "The command names deepspeed: left as it is, started once, on the first node.")
         program = _program(words)
         if program is None:
             return Launch((*on_each, *words), f"The command is no plain Python program: left as it is, {started}.")
@@ -71,7 +71,14 @@ class DeepSpeed(pytorch.PyTorch):
             return super().variables(place)
         world = {host.name: list(range(host.slots)) for host in place.allocation.hosts}
         info = base64.urlsafe_b64encode(json.dumps(world, separators=(",", ":")).encode()).decode()
-        return {**super().variables(place), "SLURM_PLUGIN_WORLD_INFO": info}
+        told = {"SLURM_PLUGIN_WORLD_INFO": info} if len(info) <= LONGEST_VALUE else {}
+        return {**super().variables(place), **told}
+
+
+def _options(words: tuple[str, ...]) -> set[str]:
+    """The options of `deepspeed` itself: those before the program, which is the first word that ends in .py."""
+    own = itertools.takewhile(lambda word: not word.endswith(".py"), words)
+    return {word.partition("=")[0] for word in own}
 
 
 def _program(words: tuple[str, ...]) -> tuple[str, ...] | None:

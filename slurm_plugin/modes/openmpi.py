@@ -5,26 +5,18 @@ environment on, and ranks inherit it from the daemons (seen with Open MPI 4.1.4,
 options, Open MPI 6 takes `--bind-to` and `--map-by` with two dashes only; 4 and 5 know both spellings.
 """
 
-import re
-from pathlib import PurePosixPath
-from typing import ClassVar, Final
-
 from hostfiles import openmpi as hostfile_format
+from slurm_plugin.modes import command
 from slurm_plugin.modes.base import HOSTFILE, Launch, Mode, Place, Shape
 from slurm_plugin.modes.mpich import with_pmi
-
-_LAUNCHERS: Final = frozenset({"mpirun", "mpiexec", "orterun", "prterun", "srun"})
-_NAMES_MPIRUN = re.compile(r"\b(?:mpirun|mpiexec)\b")
 
 
 class OpenMpi(Mode):
     """Mode `openmpi`."""
 
-    launchers: ClassVar[frozenset[str]] = _LAUNCHERS
-
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Put mpirun before a command that names none; one that does is left alone, wherever it names it (row C1)."""
-        if PurePosixPath(words[0]).name in self.launchers or any(map(_NAMES_MPIRUN.search, words)):
+        if command.names(words, command.MPI_LAUNCHERS):
             return Launch(words, "The command names its launcher: left as it is, started once, on the first node.")
         if shape.launch == "task":
             return with_pmi("pmix", words, shape)

@@ -5,18 +5,14 @@ the same everywhere travels in the environment of srun; what differs, TaskProlog
 """
 
 import itertools
-import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Final
 
 from hostfiles import pytorch as hostfile_format
 from slurm_plugin.errors import UsageError
-from slurm_plugin.modes import step
+from slurm_plugin.modes import command, step
 from slurm_plugin.modes.base import Launch, Mode, Place, Shape
 
-_PYTHON = re.compile(r"python(?:3(?:\.[0-9]+)?)?", re.ASCII)
-STARTS_EVERYWHERE: Final = frozenset({"srun", "mpirun", "mpiexec", "orterun", "prterun"})
 _LAUNCHER_MODULES: Final = ("torch.distributed.", "accelerate.commands.", "deepspeed.")
 
 # The user's own interpreter runs the launcher, so an environment named by its path works without being activated.
@@ -40,7 +36,7 @@ class PyTorch(Mode):
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Start the command on every node with srun; `python train.py` through torch.distributed.run (row C3)."""
-        if PurePosixPath(words[0]).name in STARTS_EVERYWHERE:
+        if command.name(words[0]) in command.MPI_LAUNCHERS:
             return Launch(words, "The command starts its own tasks: left as it is, started once, on the first node.")
         if shape.launch == "task":
             return Launch(
@@ -67,7 +63,7 @@ class PyTorch(Mode):
 
 def program(words: tuple[str, ...]) -> tuple[str, ...] | None:
     """What torch.distributed.run is given for a Python program that names no launcher; None for anything else."""
-    if not _PYTHON.fullmatch(PurePosixPath(words[0]).name):
+    if not command.is_python(words[0]):
         return None
     rest = words[1:]
     while rest[:1] == ("-u",):  # the launcher adds it

@@ -9,11 +9,13 @@ from hostfiles import mpich as mpich_format
 from hostfiles import openmpi as openmpi_format
 from hostfiles import pytorch as pytorch_format
 from slurm_plugin.modes.base import HOSTFILE, Launch, Mode, Options, Place, Shape
-from slurm_plugin.modes.mpich import MPICH_HOSTFILE, hydra_variables
+from slurm_plugin.modes.mpich import MPICH_HOSTFILE, hydra_defaults, hydra_variables
 
 
 class Script(Mode):
     """Mode `script`."""
+
+    one_program = False
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """bash reads it, and nothing else does."""
@@ -25,6 +27,10 @@ class Script(Mode):
             HOSTFILE: openmpi_format.text(place.allocation),
             MPICH_HOSTFILE: mpich_format.text(place.allocation),
         }
+
+    def defaults(self, place: Place) -> dict[str, str]:
+        """Hydra's network."""
+        return hydra_defaults(place)
 
     def variables(self, place: Place) -> dict[str, str]:
         """Where the hostfiles are, and PyTorch's rendezvous of one launcher a node."""

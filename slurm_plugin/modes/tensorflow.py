@@ -13,14 +13,14 @@ from hostfiles import Allocation
 from hostfiles import tensorflow as variables_format
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import step
-from slurm_plugin.modes.base import Launch, Mode, Place, Shape
+from slurm_plugin.modes.base import LONGEST_VALUE, Launch, Mode, Place, Shape
 
-# A program's own signals (a checkpoint's) must not end the bash above it.
+# A program's own signals (a checkpoint's, Slurm's request to end) must not end the bash above it.
 SERVERS_END: Final = f"""\
-{step.FINISH}ended=$SLURM_PLUGIN_DIRECTORY/ended.$SLURM_PLUGIN_ATTEMPT
+{step.FINISH}ended=$SLURM_PLUGIN_DIRECTORY/ended
 mkdir -p "$ended"
 kind=${{TF_CONFIG##*\\"type\\": \\"}} kind=${{kind%%\\"*}} patience=10
-trap : HUP USR1 USR2
+trap : HUP TERM USR1 USR2
 setsid "$0" "$@" &
 while kill -0 $! 2>/dev/null; do
   set -- "$ended"/worker.*
@@ -33,7 +33,7 @@ while kill -0 $! 2>/dev/null; do
     fi
     ;;
   esac
-  sleep 1
+  sleep $((1 + SLURM_PLUGIN_WORKERS / 200))
 done
 wait $! || exit
 case $kind in
@@ -42,11 +42,10 @@ worker) : >"$ended/worker.$SLURM_PROCID" ;;
 esac"""
 
 
-LONGEST: Final = 131072 - len("TF_CONFIG=") - 1  # MAX_ARG_STRLEN, 32 pages, with the name and the NUL (execve(2))
-
-
 class TensorFlow(Mode):
     """Mode `tensorflow`."""
+
+    left_behind = ("ended",)
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """srun, and with parameter servers the lines that end them."""
@@ -69,15 +68,15 @@ class TensorFlow(Mode):
             first += len(addresses)
         cluster, task = json.dumps(_cluster(place)), '{"type": "%s", "index": %d}'
         config = f'{{"cluster": {cluster}, "environment": "cloud", "task": {task}}}'
-        if len(config) > LONGEST:
+        if len(config) > LONGEST_VALUE:
             raise UsageError(
-                f"TF_CONFIG has {len(config)} bytes; Linux takes {LONGEST} in a variable: give the job fewer tasks"
+                f"TF_CONFIG has {len(config)} bytes, and a variable {LONGEST_VALUE} at most; give the job fewer tasks"
             )
         return "".join(lines) + f"printf 'export TF_CONFIG={config}\\n' $kind $((SLURM_PROCID - first))\n"
 
     def ports(self, place: Place) -> int:
-        """One for each task of the first node."""
-        return _allocation(place).hosts[0].tasks
+        """One for each task of a node, of the one with the most: all nodes count from the same port."""
+        return max(host.tasks for host in _allocation(place).hosts)
 
 
 def _cluster(place: Place) -> dict[str, list[str]]:

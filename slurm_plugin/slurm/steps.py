@@ -13,6 +13,11 @@ from slurm_plugin.slurm.process import Result, run
 _TASK_ENDED = re.compile(
     rb"srun: error: \S+: tasks? [0-9,-]+: (?:Exited with exit code ([0-9]+)|([A-Z][A-Za-z0-9 /]+))"
 )
+# Variables by which srun hides, marks or cuts what the tasks say, gives them no stdin, reads `argv` as a list of
+# programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)); no option takes them back. The last
+# makes TaskProlog act.
+_SPOIL = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "NTASKS_PER_GPU")
+_NO_ANSWERS = frozenset(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH"))
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
@@ -56,7 +61,8 @@ def one_task_a_node(
     argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float, groups: Sequence[Sequence[str]] = ()
 ) -> Result:
     """Run `argv` once on each host with `text` on stdin; what was written until then where the deadline passes."""
+    environ = {name: value for name, value in os.environ.items() if name not in _NO_ANSWERS}
     try:
-        return run(on_each_node(argv, hosts, groups), deadline_s=deadline_s, environ=os.environ, text=text)
+        return run(on_each_node(argv, hosts, groups), deadline_s=deadline_s, environ=environ, text=text)
     except FileNotFoundError as error:
         raise MissingError("srun was not found on the PATH of the batch script") from error

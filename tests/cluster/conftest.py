@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from slurm_plugin.sandbox.machine import Bind
+from tests.fetched import fetched
 
 NODES, GPUS = 5, 4
 EMPTY_DEADLINE_S = 30.0
@@ -18,9 +20,10 @@ def sandbox() -> Iterator[Sandbox]:
     """Five nodes of four GPUs in a directory of their own."""
     box = Sandbox(Path(f"/var/tmp/slurm_plugin-tests-{os.getpid()}"))
     root = os.environ.get("SLURM_PLUGIN_TEST_ROOT")  # another release's Slurm, as `sandbox up --root` takes it
-    box.up(
-        NODES, GPUS, Path(root) if root else None
-    )  # without root or Slurm the tests fail: skipped, they prove nothing
+    consumers = fetched()
+    binds = [Bind(str(path), str(path)) for path in consumers.environments] if consumers else []
+    # Without root or Slurm the tests fail: skipped, they prove nothing.
+    box.up(NODES, GPUS, Path(root) if root else None, binds)
     try:
         yield box
     finally:

@@ -39,7 +39,7 @@ if comm.Get_rank() == 0:
 """
 
 TRAIN = """
-import json, os, time, torch
+import json, os, sys, time, torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -68,7 +68,7 @@ dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 losses, agree = train(rank, world)
 found = {"world": world, "local": os.environ["LOCAL_RANK"], "node": os.uname().nodename}
-found |= {"losses": losses, "agree": agree}
+found |= {"losses": losses, "agree": agree, "given": sys.argv[1:]}
 with open(f"rank{rank}.json", "w") as file:
     json.dump(found, file)
 dist.barrier()

@@ -66,6 +66,25 @@ def test_a_port_that_is_taken_is_passed_over(cluster: Sandbox) -> None:
     assert int(told) not in range(taken, taken + 5)
 
 
+def test_a_job_that_another_jobs_program_submitted(cluster: Sandbox) -> None:
+    """sbatch hands on that job's restart count and srun's variables: all nodes answer, ranks have their RANK."""
+    directory = workdir(cluster, "chained")
+    fields = {"name": "c", "mode": "pytorch", "nodes": 2, "output": "job.out", "retries": 1}
+    (directory / "job.yaml").write_text(json.dumps({**fields, "command": "bash -c 'echo $RANK $SLURM_PLUGIN_RESTART'"}))
+    outer = {
+        "SLURM_RESTART_COUNT": "3",
+        "SLURM_PLUGIN_LAUNCH": "5.3.0",
+        "SLURM_UNBUFFEREDIO": "1",
+        "SLURM_LABELIO": "1",
+    }
+    script = "cd /home/alice/chained && slurm-plugin render job.yaml >job.sh && sbatch --parsable job.sh"
+    job = Job(cluster, int(cluster.run(["sh", "-c", script], env=outer).stdout), directory)
+    assert job.end() == "COMPLETED", job.log
+    assert printed(job) == ["0: 0 0", "1: 1 0"]  # labelled, as its user wished
+    assert "[slurm_plugin] attempt 0 of job" in job.log
+    assert "did not answer" not in job.log
+
+
 @pytest.fixture
 def hccn(cluster: Sandbox) -> Iterator[Callable[[str, str], None]]:
     """Writes a machine's /etc/hccn.conf; they are gone afterwards."""
@@ -89,9 +108,9 @@ def test_ascend_has_a_rank_table(cluster: Sandbox, hccn: Callable[[str, str], No
     for node in (1, 2):
         hccn(f"n{node}", "".join(f"address_{device}=10.1.{node}.{device}\n" for device in range(4)))
     command = f"bash -c '{SHOW} $RANK_TABLE_FILE $ASCEND_GLOBAL_LOG_LEVEL $ASCEND_SLOG_PRINT_TO_STDOUT'"
-    job = submit(cluster, "ascend", mode="ascend", accelerators={"gpu": 2}, command=command)
+    job = submit(cluster, "ascend-table", mode="ascend", accelerators={"gpu": 2}, command=command)
     assert job.end() == "COMPLETED", job.log
-    path = f"/home/alice/ascend/.slurm_plugin/{job.id}/jobstart_hccl.json"
+    path = f"/home/alice/ascend-table/.slurm_plugin/{job.id}/jobstart_hccl.json"
     ranks = [f"n{rank // 2 + 1} {rank}/4 {rank % 2} {rank % 2} of 0,1 {path} 3 1" for rank in range(4)]
     assert printed(job) == ranks
     table = json.loads((job.directory / ".slurm_plugin" / str(job.id) / "jobstart_hccl.json").read_text())

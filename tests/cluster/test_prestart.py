@@ -30,7 +30,7 @@ SCRIPT = """#!/bin/bash
 export GONE=1 KEPT=1
 run=$SLURM_JOB_ID.0.0
 # Not --kill-on-bad-exit=1: srun then drops what it has not read yet, and that is the line about the failure.
-each="srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 --export=ALL"
+each="srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL"
 $each /etc/slurm/slurm_plugin/bin/slurm-plugin job prestart --run-directory /run/slurm_plugin --directory $run \\
   --python python3 -- $PWD/ma-pre-start.sh $PWD/ma-pre-start.py || exit
 ls -d /run/slurm_plugin/jobs/$run /tmp/slurm_plugin.$run

@@ -260,7 +260,7 @@ def test_a_controller_that_restarts_meanwhile_costs_no_restart(cluster: Sandbox)
 def test_a_programs_own_failure_does_not_wait_for_the_controller(cluster: Sandbox) -> None:
     """On healthy nodes the supervisor has nothing to ask: once srun has ended, it records the end and leaves."""
     job = submit(cluster, "own-failure", command="bash -c 'echo runs; until [ -e fail ]; do sleep 0.1; done; exit 5'")
-    job.until(lambda: job.log.count("runs") == 2, "the program")
+    job.until(lambda: job.log.count("\nruns") == 2, "the program")
     with controller.away(cluster):
         (job.directory / "fail").touch()
         time.sleep(5)

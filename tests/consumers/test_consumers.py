@@ -18,8 +18,7 @@ import pytest
 
 from hostfiles import FORMATS, Allocation, from_lists, tensorflow
 from slurm_plugin.job import hosts
-
-from .conftest import Consumers
+from tests.fetched import Consumers
 
 ALLOCATIONS = {
     "one": from_lists("n1", slots=4, tasks_per_node="4"),
@@ -116,7 +115,7 @@ def test_tensorflow(consumers: Consumers) -> None:
         for task in range(allocation.tasks)
     ]
     done = subprocess.run(
-        [str(consumers.tensorflow), "-c", READ_TF_CONFIG],
+        [str(consumers.tensorflow_python), "-c", READ_TF_CONFIG],
         check=False,
         input="".join(json.dumps(config) + "\n" for config in wanted),
         capture_output=True, text=True, timeout=170, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},

@@ -79,6 +79,11 @@ TABLE = {
         3,
         Action("fail", 139, "the program failed with signal 11; its nodes are fine"),
     ),
+    "failed with a code beyond the signals": (
+        Attempt("program", 247, ALL_FINE),
+        3,
+        Action("fail", 247, "the program failed with exit code 247; its nodes are fine"),
+    ),
     "failed, no checks": (
         Attempt("program", 2, {}),
         3,

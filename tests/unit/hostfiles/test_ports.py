@@ -40,19 +40,36 @@ def test_where_the_ports_lie(ephemeral: tuple[int, int], first: int, last: int) 
     assert master_port(last - first + 1, 0, ephemeral) == first
 
 
-@given(st.integers(0, 2**31), st.integers(0, 2**31), st.integers(0, 65535), st.integers(0, 65535))
-def test_never_a_privileged_port(job: int, step: int, one: int, other: int) -> None:
-    """Whatever the site has set."""
-    assert 1024 <= master_port(job, step, (min(one, other), max(one, other))) <= 65535
+@given(st.integers(0, 2**31), st.integers(0, 2**31), st.integers(0, 65535), st.integers(0, 65535), st.integers(0, 999))
+def test_never_a_privileged_port(job: int, step: int, one: int, other: int, again: int) -> None:
+    """Whatever the site has set, and however often a port was taken."""
+    assert 1024 <= master_port(job, step, (min(one, other), max(one, other)), again=again) <= 65535
 
 
 @pytest.mark.parametrize(
-    ("job", "step", "ephemeral"), [(-1, 0, (1, 2)), (0, -1, (1, 2)), (0, 0, (2, 1)), (0, 0, (1, 65536))]
+    ("job", "step", "ephemeral", "again"),
+    [(-1, 0, (1, 2), 0), (0, -1, (1, 2), 0), (0, 0, (2, 1), 0), (0, 0, (1, 65536), 0), (0, 0, (1, 2), -1)],
 )
-def test_refuses(job: int, step: int, ephemeral: tuple[int, int]) -> None:
-    """Ids and ranges that cannot be."""
+def test_refuses(job: int, step: int, ephemeral: tuple[int, int], again: int) -> None:
+    """Ids, ranges and counts that cannot be."""
     with pytest.raises(HostfileError):
-        master_port(job, step, ephemeral)
+        master_port(job, step, ephemeral, again=again)
+
+
+def test_the_ports_to_try_where_one_is_taken() -> None:
+    """The first is the usual one; the next ones all differ, and are apart from those of the next jobs and restarts."""
+    series = [master_port(7, again=again) for again in range(64)]
+    assert series[:3] == [master_port(7), 61007 + 389, 61007 + 2 * 389]
+    assert len(set(series)) == 64
+    others = {master_port(7 + job, restart) for job in range(100) for restart in range(3)} - {master_port(7)}
+    assert not others & set(series[:8])
+    assert len({master_port(7, ephemeral=(1024, 64000), again=again) for again in range(64)}) == 64
+
+
+def test_a_series_of_ports_begins_again_at_the_first() -> None:
+    """Above the last port there is none: it counts on from the first that is ours."""
+    last = 65535 - 61000
+    assert [master_port(last, again=again) for again in range(2)] == [65535, 61000 + 388]
 
 
 def test_ephemeral_range() -> None:

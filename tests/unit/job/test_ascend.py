@@ -1,12 +1,11 @@
 """What a node finds out about its Ascend devices, on file systems and tools that tests make."""
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from hostfiles import Device, HostfileError, npu
-from slurm_plugin.job import ascend
+from slurm_plugin.job import ascend, network
 from slurm_plugin.slurm.process import Result
 
 CONF = "address_0=192.168.1.8\nnetmask_0=255.255.255.0\naddress_1=192.168.1.9\n"
@@ -105,50 +104,9 @@ def test_no_devices(tmp_path: Path) -> None:
         ascend.devices({}, tool=no_tool, device_directory=tmp_path)
 
 
-def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    """Names resolve to these."""
-    found = [(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, 0)) for ip in addresses]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: found)
-
-
-@pytest.mark.parametrize(
-    ("addresses", "own"),
-    [
-        (["10.0.0.1"], "10.0.0.1"),
-        (["127.0.1.1", "10.0.0.1"], "10.0.0.1"),
-        (["fd00::1", "10.0.0.1"], "10.0.0.1"),
-        (["::1", "fe80::1", "fd00::1"], "fd00::1"),
-    ],
-)
-def test_own_address(monkeypatch: pytest.MonkeyPatch, addresses: list[str], own: str) -> None:
-    """One that others reach; IPv4 where there is one."""
-    resolving(monkeypatch, *addresses)
-    assert ascend.own_address("n1") == own
-
-
-def test_only_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Debian's installer leaves it."""
-    resolving(monkeypatch, "127.0.1.1")
-    with pytest.raises(
-        HostfileError, match=r"^n1 is 127\.0\.1\.1 here, which no other node can reach; mend /etc/hosts$"
-    ):
-        ascend.own_address("n1")
-
-
-def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver's own words."""
-
-    def unknown(*_args: object, **_kwargs: object) -> None:
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(HostfileError, match=r"^n1 has no address here \(Name or service not known\); "):
-        ascend.own_address("n1")
-
-
 def test_the_line(monkeypatch: pytest.MonkeyPatch, conf: Path) -> None:
     """What the first node reads."""
-    resolving(monkeypatch, "10.0.0.1")
+    monkeypatch.setattr(network, "own_address", {"n1": "10.0.0.1"}.__getitem__)
     monkeypatch.setattr(ascend.devices, "__kwdefaults__", ascend.devices.__kwdefaults__ | {"conf": conf})
     said = ascend.line("n1", {"SLURM_STEP_GPUS": "0-1"})
     assert said == npu.line("n1", "10.0.0.1", (Device(0, "192.168.1.8"), Device(1, "192.168.1.9")))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hostfiles import DEVICES, FORMATS, Allocation, npu, ranktable
-from slurm_plugin.job import ascend, devices, hosts
+from slurm_plugin.job import ascend, devices, hosts, network
 from slurm_plugin.job.run import master_port
 from tests.ascend import allocation
 
@@ -118,7 +118,7 @@ def test_in_a_job_of_one_node_nobody_is_asked(
     environ.undo()
     places = {"conf": tmp_path / "hccn.conf", "device_directory": tmp_path}
     environ.setattr(ascend.devices, "__kwdefaults__", ascend.devices.__kwdefaults__ | places)
-    environ.setattr(ascend, "own_address", lambda _name: "10.0.0.9")
+    environ.setattr(network, "own_address", lambda _name: "10.0.0.9")
     (tmp_path / "davinci0").touch()
     one = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "n1"}
     job(environ, one)
@@ -276,7 +276,7 @@ def test_the_dynamic_cluster_from_lines(
         ),
         (
             ["--nodelist=x1"],
-            "x1 has no address here (Name or service not known); Ascend's programs take addresses for names",
+            "x1 has no address here (Name or service not known); a name service or /etc/hosts has to know it",
         ),
         (["--nodelist=n1", "--slots=2", "--task=0"], "n1: 1 tasks and 2 devices; one task a device"),
         (["--nodelist=n1", "--task=1"], "task 1 of 1; tasks count from 0"),

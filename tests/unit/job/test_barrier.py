@@ -7,14 +7,18 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from prechecks import Report, Verdict
 from slurm_plugin.decide import Health
 from slurm_plugin.hooks import node_directory
+from slurm_plugin.job import ascend, network
 from slurm_plugin.job.barrier import Answers, Request, answer, ask, conditions, health, joined, merged, split
 from slurm_plugin.job.taskfile import SPARE
+from slurm_plugin.slurm import steps
+from slurm_plugin.slurm.process import Result
 
 SETTINGS = {
     "deadline_s": 10.0,
@@ -142,6 +146,14 @@ def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Request:
     return Request("barrier", 7, "7.0.0", run_directory, "localhost", infiniband=False, check=True, settings=SETTINGS)
 
 
+def raw(request: Request, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The fields of a node's answer."""
+    assert answer(io.StringIO(json.dumps(asdict(request)))) == 0
+    said = joined(capsys.readouterr().out.splitlines())
+    assert list(said) == ["n1"]
+    return dict(json.loads(said["n1"]))
+
+
 def answered(request: Request, capsys: pytest.CaptureFixture[str]) -> Report:
     """A node's answer, as the request's sender reads it."""
     assert answer(io.StringIO(json.dumps(asdict(request)))) == 0
@@ -259,3 +271,82 @@ def test_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Request)
     assert "--nodelist=n[1-4]" in argv
     assert argv[argv.index("--") :] == ["--", "/site/bin/slurm-plugin", "job", "barrier"]
     assert Request(**json.loads((tmp_path / "stdin").read_text())) == request_
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where n1 has its hccn.conf, if any; its address is known, it has the devices 2 and 3, and no hccn_tool."""
+    path = tmp_path / "hccn.conf"
+    monkeypatch.setattr(ascend.devices, "__kwdefaults__", ascend.devices.__kwdefaults__ | {"conf": path})
+    monkeypatch.setattr(network, "own_address", {"n1": "10.0.0.1"}.__getitem__)
+    monkeypatch.setenv("SLURM_JOB_GPUS", "2,3")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return path
+
+
+@pytest.mark.parametrize("script", ["echo export RANK_ID=0\n", "", None])
+def test_devices(request_: Request, conf: Path, capsys: pytest.CaptureFixture[str], script: str | None) -> None:
+    """The node's line, and the physical ids at the end of what TaskProlog sources; no verdict where all is well."""
+    conf.write_text("address_2=10.1.0.2\naddress_3=10.1.0.3\n")
+    request = replace(request_, check=False, hosts="n[1-2]", devices=True, task_script=script)
+    fields = raw(request, capsys)
+    assert fields["devices"] == "n1 10.0.0.1 2=10.1.0.2 3=10.1.0.3"
+    assert Report.from_json(json.dumps(fields)).items == ()
+    task_file = Path(request.run_directory, "jobs/7.0.0/user/task.sh")
+    assert task_file.read_text() == f"{script or ''}echo export ASCEND_RT_VISIBLE_DEVICES=2,3\n"
+
+
+def test_devices_that_cannot_be_told(request_: Request, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A verdict with the reason, beside those of the checks, which blames no node; the task's own lines are there."""
+    request = replace(request_, check=False, hosts="n[1-2]", devices=True, task_script="x\n")
+    fields = raw(request, capsys)
+    assert fields["devices"] == ""
+    (found,) = Report.from_json(json.dumps(fields)).items
+    assert (found.item, found.verdict, found.problem) == ("npu-devices", "failed", "job_problem")
+    assert found.message.startswith(f"device 2: {conf}: No such file or directory, and hccn_tool: ")
+    assert Path(request.run_directory, "jobs/7.0.0/user/task.sh").read_text() == "x\n"
+
+
+def test_devices_of_a_job_of_one_node(request_: Request, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its devices need no addresses."""
+    assert not conf.exists()
+    fields = raw(replace(request_, check=False, hosts="n1", devices=True), capsys)
+    assert fields["devices"] == "n1 10.0.0.1 2= 3="
+    assert fields["items"] == []
+
+
+def test_nobody_is_asked_for_devices_unasked(request_: Request, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other modes' nodes say none, and their tasks keep what Slurm told them."""
+    conf.write_text("no key\n")
+    fields = raw(replace(request_, check=False, task_script="x\n"), capsys)
+    assert (fields["devices"], fields["items"]) == ("", [])
+
+
+def test_ask_keeps_the_nodes_own_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Request) -> None:
+    """The lines about devices come in the order of the job's nodes, whoever speaks first; who has none has no line."""
+    said = {node: json.loads(report(node=node).to_json()) for node in ("n2", "n3", "n1", "n9")}
+    for node, fields in said.items():
+        fields["devices"] = "" if node == "n3" else f"{node} 10.0.0.1 0="
+    lines = [line for node, fields in said.items() for line in split(node, json.dumps(fields))]
+    (tmp_path / "srun").write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    answers = ask(request_, ["x"], ["n1", "n2", "n3", "n4"])
+    assert answers.devices == ("n1 10.0.0.1 0=", "n2 10.0.0.1 0=")
+    assert [node for node, found in answers.reports.items() if found] == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize(("devices", "expected_s"), [(False, 25.0), (True, 185.0)])
+def test_how_long_nodes_may_take(
+    monkeypatch: pytest.MonkeyPatch, request_: Request, devices: bool, expected_s: float
+) -> None:
+    """The checks' own limit and some; the driver's tool is slow, and is asked about each device."""
+    asked: list[float] = []
+
+    def step(_argv: object, _hosts: object, _text: str, deadline_s: float) -> Result:
+        asked.append(deadline_s)
+        return Result(0, "", "")
+
+    monkeypatch.setattr(steps, "one_task_a_node", step)
+    ask(replace(request_, devices=devices), ["x"], ["n1"])
+    assert asked == [expected_s]

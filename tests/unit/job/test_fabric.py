@@ -184,6 +184,9 @@ def test_last_words(lines: list[str], words: str) -> None:
 def test_launchers() -> None:
     """One rank on each host, in their order."""
     words = "mpirun --allow-run-as-root -np 2 --host n2:1,n1:1 --map-by ppr:1:node --bind-to none"
+    words += " -mca pml ob1 -mca btl ^openib"
     assert open_mpi(["n2", "n1"], root=True) == words.split()
     assert open_mpi(["n1"])[:3] == ["mpirun", "-np", "1"]
-    assert hydra(["n2", "n1"]) == ["mpiexec.hydra", "-n", "2", "-ppn", "1", "-hosts", "n2,n1"]
+    rest = ["slurm", "-ppn", "1", "-hosts", "n2,n1"]
+    assert hydra(["n2", "n1"]) == ["mpiexec.hydra", "-n", "2", "-launcher", *rest]
+    assert hydra(["n2", "n1"], intel=True) == ["mpiexec.hydra", "-n", "2", "-bootstrap", *rest]

@@ -167,10 +167,20 @@ def test_the_port_of_a_step(environ: pytest.MonkeyPatch, capsys: pytest.CaptureF
             environ.setenv("SLURM_STEP_ID", step)
         if ours:
             environ.setenv("SLURM_PLUGIN_PORT", ours)
+            environ.setenv("SLURM_PLUGIN_DIRECTORY", f"/w/.slurm_plugin/{JOB['SLURM_JOB_ID']}")
         assert hosts.main(["pytorch"]) == 0
         said.append(capsys.readouterr().out.split("MASTER_PORT=")[1].split()[0])
     assert said[0] == said[1] != said[2]
     assert said[3] == "61009"
+
+
+def test_the_port_of_another_job_is_not_told(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job that submitted this one handed its environment on."""
+    outer = {"SLURM_PLUGIN_PORT": "61009", "SLURM_PLUGIN_DIRECTORY": "/w/.slurm_plugin/99"}
+    for name, value in {**JOB, **outer}.items():
+        environ.setenv(name, value)
+    assert hosts.main(["pytorch"]) == 0
+    assert f"MASTER_PORT={master_port(7, 0)}\n" in capsys.readouterr().out
 
 
 def test_output(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

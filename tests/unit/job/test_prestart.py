@@ -25,6 +25,20 @@ def put(folder: Path, *names: str) -> tuple[Path, ...]:
     return tuple(folder / name for name in names)
 
 
+def test_a_hook_that_somebody_may_have_planted_is_not_run(tmp_path: Path) -> None:
+    """A directory that all write to is no trap: the hook has to be the user's, root's or the program owner's."""
+    (program,) = put(tmp_path, "train.py")
+    (hook,) = put(tmp_path, "ma-pre-start.sh")
+    said: list[str] = []
+    for owner, mode, runs in ((0, 0o644, True), (0, 0o646, False), (20001, 0o644, False)):
+        os.chown(hook, owner, 0)
+        hook.chmod(mode)
+        assert beside(("python", str(program)), tmp_path, said.append) == ((hook,) if runs else ())
+    assert said == [f"'{hook}' is not run: it is not the user's own, or all may write to it; see: ls -l"] * 2
+    os.chown(program, 20001, 0)  # whoever runs somebody's program trusts what stands beside it
+    assert beside(("python", str(program)), tmp_path, said.append) == (hook,)
+
+
 def test_beside_the_program(tmp_path: Path) -> None:
     """In the directory of the first word that is a file ending in .py or .sh, in a fixed order."""
     put(tmp_path, *NAMES)
@@ -87,6 +101,16 @@ def test_beside_a_program_behind_a_link(tmp_path: Path) -> None:
 def test_python_of(words: str, python: str) -> None:
     """The one that the command names, else python3."""
     assert python_of(words.split()) == python
+
+
+@pytest.mark.parametrize("word", ["--prefix=/opt/python3", "-I/opt/python", "PYTHON=/opt/python", "./python"])
+def test_what_only_looks_like_an_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    """An option, a variable, a directory (`apptainer --bind /opt/python`): they run no hook."""
+    (tmp_path / "python").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert python_of(["env", word, "./train"]) == "python3"
+    assert python_of(["env", word, "/opt/bin/python3.11", "x.py"]) == "/opt/bin/python3.11"
+    assert python_of(["python", "x.py"]) == "python"  # found on PATH, whatever has the name here
 
 
 class Node:

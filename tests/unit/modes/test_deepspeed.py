@@ -53,6 +53,14 @@ def test_options_that_choose_nodes_are_refused(option: str) -> None:
         argv(f"deepspeed {option} train.py")
 
 
+def test_options_of_the_program_are_its_own() -> None:
+    """What follows the program's file is not DeepSpeed's."""
+    for rest in ("--launcher pytorch", "-e 90", "--include x"):
+        assert (
+            argv(f"deepspeed train.py {rest}") == f"{SRUN} bash -c {shlex.quote(DEEPSPEED)} deepspeed train.py {rest}"
+        )
+
+
 def test_in_a_shell_it_has_to_name_its_hostfile() -> None:
     """There nothing can be put before it."""
     with pytest.raises(UsageError, match=r"deepspeed --hostfile=\$SLURM_PLUGIN_HOSTFILE"):
@@ -71,7 +79,7 @@ def test_anything_else_is_left_alone_once_a_node(command: str) -> None:
 
 def test_a_program_with_deepspeed_in_its_name_is_a_program() -> None:
     """Only the word is DeepSpeed's command."""
-    for word in ("deepspeed_train.py", "/opt/deepspeed/train.py", "--deepspeed", "--deepspeed_config=x"):
+    for word in ("deepspeed_train.py", "/opt/deepspeed/train.py", "--deepspeed", "--strategy=deepspeed", "deepspeed"):
         assert argv(f"python train.py {word}") == f"{SRUN} bash -c {shlex.quote(PYTHON)} python train.py {word}"
 
 

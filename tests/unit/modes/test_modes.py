@@ -63,11 +63,12 @@ def test_a_script_is_told_everything_that_is_the_same_on_all_nodes() -> None:
     """Both hostfiles and the rendezvous; not RANK, which differs."""
     script = MODES["script"]
     assert script.files(PLACE) == {"hostfile": "n1 slots=2\nn2 slots=4\n", "hostfile.mpich": "n1:2\nn2:4\n"}
-    assert script.variables(Place(PLACE.allocation, 61000, "/d", interface="eth0")) == {
+    there = Place(PLACE.allocation, 61000, "/d", interface="eth0")
+    assert script.defaults(there) == {"HYDRA_IFACE": "eth0"}
+    assert script.variables(there) == {
         "OMPI_MCA_orte_default_hostfile": "/d/hostfile",
         "PRTE_MCA_prte_default_hostfile": "/d/hostfile",
         "HYDRA_HOST_FILE": "/d/hostfile.mpich",
-        "HYDRA_IFACE": "eth0",
         "MASTER_ADDR": "n1",
         "MASTER_PORT": "61000",
         "WORLD_SIZE": "2",

@@ -51,7 +51,12 @@ def test_the_users_own_nccl_debug_is_kept() -> None:
         "mpiexec x",
         "mpiexec.hydra x",
         "bash -c 'module load x; mpirun y'",
+        "bash -lc '/opt/mpi/bin/mpiexec y'",
+        "bash -c 'horovodrun -np 4 python t.py'",
+        "env A=1 mpirun x",
         "srun x",
+        "horovodrun -np 4 python t.py",
+        "orterun x",
     ],
 )
 def test_a_command_that_names_a_launcher_is_left_alone(mode: str, command: str) -> None:
@@ -59,10 +64,13 @@ def test_a_command_that_names_a_launcher_is_left_alone(mode: str, command: str) 
     assert argv(mode, command) == command
 
 
-@pytest.mark.parametrize(("mode", "command"), [("openmpi", "orterun x"), ("horovod", "horovodrun -np 4 python t.py")])
-def test_so_is_one_with_a_launcher_of_its_own_kind(mode: str, command: str) -> None:
-    """Open MPI's older name, and Horovod's own."""
-    assert argv(mode, command) == command
+@pytest.mark.parametrize("mode", MPI)
+@pytest.mark.parametrize(
+    "command", ["/scratch/srun-tests/solver", "./a.out --title 'mpirun scaling'", "python mpirun_log.py"]
+)
+def test_a_name_that_only_looks_like_one_is_none(mode: str, command: str) -> None:
+    """One rank on one node would be the price."""
+    assert argv(mode, command) != command
 
 
 def test_hydra_gets_its_own_prefix() -> None:
@@ -71,7 +79,7 @@ def test_hydra_gets_its_own_prefix() -> None:
     assert argv("intelmpi", "./a.out 3", Shape(4, 8, hostfile="/w/hostfile")) == (
         "mpiexec.hydra -bootstrap slurm -machinefile /w/hostfile -n 32 ./a.out 3"
     )
-    assert MODES["intelmpi"].variables(PLACE) == {"I_MPI_HYDRA_BOOTSTRAP": "slurm"}
+    assert MODES["intelmpi"].defaults(PLACE) == {"I_MPI_HYDRA_BOOTSTRAP": "slurm"}
 
 
 @pytest.mark.parametrize(("mode", "pmi"), [("mpich", "pmi2"), ("intelmpi", "pmi2"), ("openmpi", "pmix")])
@@ -101,11 +109,11 @@ def test_hydra_finds_its_hostfile(mode: str) -> None:
 
 
 def test_mpich_is_told_the_file_and_the_interface() -> None:
-    """Row C1: HYDRA_HOST_FILE, and HYDRA_IFACE where the interface is known."""
-    variables = {"HYDRA_HOST_FILE": "/w/.slurm_plugin/17/hostfile"}
-    assert MODES["mpich"].variables(PLACE) == variables
+    """Row C1: HYDRA_HOST_FILE, and HYDRA_IFACE where the interface is known and the user names none."""
+    assert MODES["mpich"].variables(PLACE) == {"HYDRA_HOST_FILE": "/w/.slurm_plugin/17/hostfile"}
+    assert MODES["mpich"].defaults(PLACE) == {}
     with_interface = Place(PLACE.allocation, 61000, PLACE.directory, interface="ib0")
-    assert MODES["mpich"].variables(with_interface) == {**variables, "HYDRA_IFACE": "ib0"}
+    assert MODES["mpich"].defaults(with_interface) == {"HYDRA_IFACE": "ib0"}
 
 
 def test_horovod_has_the_files_of_both() -> None:

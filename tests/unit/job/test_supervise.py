@@ -1,0 +1,134 @@
+"""A run of a job on its first node: what it takes from its environment, and what keeps its program from starting."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.decide import Action
+from slurm_plugin.job import _parser
+from slurm_plugin.job.launch import Launcher
+from slurm_plugin.job.run import from_environment
+from slurm_plugin.job.supervise import Supervisor, counted
+from slurm_plugin.slurm import SlurmAwayError
+from slurm_plugin.slurm.patience import FIRST_PAUSE_S
+from tests.fake_slurm import FakeSlurm
+from tests.fakes import job
+
+FIRST = {"SLURM_JOB_ID": "7", "HOME": "/h"}
+AGAIN = {**FIRST, "SLURM_RESTART_COUNT": "2"}
+
+
+def test_another_jobs_count_of_restarts_is_not_believed() -> None:
+    """A first run has none of its own, and may have inherited that of the job whose program submitted it."""
+    assert counted(AGAIN, FakeSlurm(job(7, restarts=0))) == FIRST
+    assert counted(AGAIN, FakeSlurm(job(7, restarts=2))) == AGAIN
+
+
+def test_the_controller_is_asked_only_where_there_is_a_count() -> None:
+    """Thousands of first runs cost it nothing."""
+    nobody = FakeSlurm(AssertionError())
+    assert counted(FIRST, nobody) == FIRST
+    assert counted({**FIRST, "SLURM_RESTART_COUNT": "0"}, nobody) == {**FIRST, "SLURM_RESTART_COUNT": "0"}
+    assert counted({"SLURM_RESTART_COUNT": "2"}, nobody) == {"SLURM_RESTART_COUNT": "2"}  # in no job
+
+
+def test_a_count_that_cannot_be_checked_is_believed(capsys: pytest.CaptureFixture[str]) -> None:
+    """It nearly always is the job's own."""
+    assert counted(AGAIN, FakeSlurm(SlurmAwayError("no slurmctld answered"))) == AGAIN
+    said = "[slurm_plugin] could not read whether the job was restarted: no slurmctld answered\n"
+    assert capsys.readouterr().out == said
+
+
+# An srun of one node that fails as often as there are files `broken*` in its directory, and says what it launched.
+SRUN = """#!/bin/sh
+cd {directory}
+for file in broken*; do [ ! -e "$file" ] || { rm "$file"; echo "srun: error: no luck" >&2; exit 1; }; done
+case "$*" in
+*" job barrier") while [ "$1" != -- ]; do shift; done; shift; SLURMD_NODENAME=n1 exec "$@" ;;
+*) echo "$*" >launched ;;
+esac
+"""
+RUNNING = job(7, state="RUNNING")
+
+
+@pytest.fixture
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its directory; `work` there is the job's working directory."""
+    (tmp_path / "srun").write_text(SRUN.replace("{directory}", str(tmp_path)))
+    (tmp_path / "srun").chmod(0o755)
+    (tmp_path / "run/jobs/7.0.0/user").mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    return tmp_path
+
+
+def attempted(srun: Path, door: FakeSlurm, *words: str, environ: Mapping[str, str] | None = None) -> Action:
+    """What follows one attempt of job 7 on n1."""
+    options = _parser().parse_args(["supervise", "--slots=1", *words])
+    environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "PATH": f"{srun}:/usr/bin:/bin", **(environ or {})}
+    site = {"run_directory": str(srun / "run"), "infiniband_partitions": (), "prechecks": {"deadline_s": 30.0}}
+    return Supervisor(options, from_environment(environ, 1), site, door, environ).attempt(Launcher())
+
+
+def test_no_task_starts_without_what_makes_it_differ(srun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A launch of tasks that have no RANK trains something else, or nothing: where no node answers it is not begun."""
+    for number in range(2):
+        (srun / f"broken{number}").touch()
+    why = "no node answered, so none knows what the program's tasks are to be told"
+    assert attempted(srun, FakeSlurm(RUNNING), "--mode=pytorch", "--", "./a.out") == Action("fail", 1, why)
+    assert not (srun / "launched").exists()
+    (line,) = (srun / "work/.slurm_plugin/7/attempts.jsonl").read_text().splitlines()
+    found = json.loads(line)
+    assert (found["phase"], found["code"], found["cause"], found["action"]) == ("precheck", 1, why, "fail")
+    assert "[slurm_plugin] srun said: srun: error: no luck\n" in capsys.readouterr().out
+
+
+def test_a_node_is_asked_again_when_slurm_is_back(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that restarts just then starts no step; the job waits for it and goes on."""
+    (srun / "broken").touch()
+    door, pauses = FakeSlurm(SlurmAwayError("away"), RUNNING), []
+    monkeypatch.setattr(Launcher, "pause", lambda _self, seconds: pauses.append(seconds))
+    assert attempted(srun, door, "--mode=pytorch", "--", "./a.out").kind == "finish"
+    assert pauses == [FIRST_PAUSE_S]
+    assert (srun / "launched").read_text().endswith(" ./a.out\n")
+    assert "RANK" in (srun / "run/jobs/7.0.0/user/task.sh").read_text()
+
+
+def test_a_site_without_task_prolog_starts_no_program_whose_tasks_differ(srun: Path) -> None:
+    """Each would take itself for the only one: TensorFlow's would train alone and end well."""
+    door = FakeSlurm(RUNNING)
+    door.settings = {"TaskProlog": ""}
+    found = attempted(srun, door, "--mode=tensorflow", "--", "./a.out")
+    assert (found.kind, found.code) == ("fail", 1)
+    assert found.reason == "slurm.conf names no TaskProlog, which tells each task its rank; see: slurm-plugin doctor"
+    assert not (srun / "launched").exists()
+    assert attempted(srun, door, "--mode=single", "--", "true").kind == "finish"
+
+
+def test_a_command_that_starts_its_own_tasks_is_told_nothing_of_one(srun: Path) -> None:
+    """An srun of the user's would find a RANK that is of another step: it runs as it is, without TaskProlog."""
+    assert attempted(srun, FakeSlurm(RUNNING), "--mode=pytorch", "--", "srun", "-n4", "./a.out").kind == "finish"
+    assert (srun / "launched").read_text() == "-n4 ./a.out\n"
+    assert not (srun / "run/jobs/7.0.0/user/task.sh").exists()
+
+
+def test_a_program_whose_tasks_are_alike_starts_unasked(srun: Path) -> None:
+    """Nothing is known of the nodes then, which is no fault; the program runs."""
+    (srun / "broken").touch()
+    fine = Action("finish", 0, "the program ended with exit code 0")
+    found = attempted(srun, FakeSlurm(RUNNING), "--mode=single", "--retries=1", "--", "sh", "-c", ": >ran")
+    assert found == fine
+    assert (srun / "work/ran").exists()
+
+
+def test_nothing_starts_when_slurm_took_the_nodes_back(srun: Path) -> None:
+    """Its own end follows at once."""
+    for number in range(2):
+        (srun / f"broken{number}").touch()
+    found = attempted(srun, FakeSlurm(job(7, state="COMPLETING")), "--mode=pytorch", "--", "./a.out")
+    assert (found.kind, found.code) == ("finish", 143)
+    assert not (srun / "launched").exists()

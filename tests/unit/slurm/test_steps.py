@@ -1,0 +1,54 @@
+"""A step on every node: the words that srun is given, and what it does not find in its environment."""
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.errors import MissingError
+from slurm_plugin.slurm import steps
+
+OPTIONS = "--quiet --overlap --kill-on-bad-exit={stop} --export=ALL --nodes={n} --ntasks={n} --ntasks-per-node=1"
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_task_on_each_node(stop: bool) -> None:
+    """One step of as many tasks as nodes, beside whatever runs there; a failure ends all only where that is wanted."""
+    found = steps.on_each_node(["/bin/a b", "-n", "c\nd"], ["n2", "n1", "n3"], stop=stop)
+    options = OPTIONS.format(stop=int(stop), n=3).split()
+    assert found == ["srun", *options, "--nodelist=n[2,1,3]", "--", "/bin/a b", "-n", "c\nd"]
+
+
+def test_the_groups_of_a_heterogeneous_job() -> None:
+    """Each by itself, with its own nodes in the order of `hosts`; a group without a host is left out."""
+    found = steps.on_each_node(["x"], ["n4", "n1", "n3"], [["n1"], ["n2"], ["n3", "n4"]])
+    one, two = (OPTIONS.format(stop=0, n=n).split() for n in (1, 2))
+    first = ["srun", "--het-group=0", *one, "--nodelist=n1", "--", "x"]
+    assert found == [*first, ":", "--het-group=2", *two, "--nodelist=n[4,3]", "--", "x"]
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only directory of PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_what_would_spoil_the_answers_is_not_handed_to_srun(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """srun finds the caller's environment less the variables that change its input and output; `text` is its stdin."""
+    spoils = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "PLUGIN_LAUNCH")
+    for name in (*spoils, "JOB_ID", "PLUGIN_PORT"):
+        monkeypatch.setenv(f"SLURM_{name}", "7")
+    (path / "srun").write_text('#!/bin/sh\nexport -p\nread line; echo "got $line"\n')
+    (path / "srun").chmod(0o755)
+    said = steps.one_task_a_node(["x"], ["n1"], "words\n", 10.0)
+    found = {line.split()[1].partition("=")[0] for line in said.out.splitlines() if " SLURM_" in line}
+    assert found >= {"SLURM_JOB_ID", "SLURM_PLUGIN_PORT"}
+    assert not found & {f"SLURM_{name}" for name in spoils}
+    assert said.out.endswith("got words\n")
+
+
+def test_without_srun(path: Path) -> None:
+    """One error that says what is missing, and where."""
+    assert not any(path.iterdir())
+    with pytest.raises(MissingError, match=r"^srun was not found on the PATH of the batch script$"):
+        steps.one_task_a_node(["x"], ["n1"], "", 10.0)
