@@ -8,6 +8,8 @@ from prechecks.check import Check
 from prechecks.disk import DiskSize
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
+from prechecks.infiniband import Infiniband
+from prechecks.nic import Nic
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -19,6 +21,8 @@ CHECKS: tuple[Check, ...] = (
     DiskSize("cache", "/cache"),
     Ulimit(),
     GpuCheck(),
+    Infiniband(),
+    Nic(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -149,6 +149,7 @@ def compiled(config: SiteConfig) -> dict[str, Any]:
         "prechecks": {
             "deadline_s": seconds(config.prechecks.deadline),
             "mandatory": list(config.prechecks.mandatory),
+            "state": f"{config.run_directory}/state",  # what checks remember from one time to the next
             **{section: _compiled(section, config.prechecks) for section in prechecks.SECTIONS},
         },
     }

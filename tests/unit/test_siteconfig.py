@@ -37,6 +37,7 @@ def test_defaults_compiled() -> None:
         "prechecks": {
             "deadline_s": 10.0,
             "mandatory": [],
+            "state": "/run/slurm_plugin/state",
             "disk-size": {"root": 32 * GB, "shm": GB, "cache": 32 * GB},
             "ulimit": {
                 "max_locked_memory_kb": 16000,
@@ -46,6 +47,34 @@ def test_defaults_compiled() -> None:
             },
             "gpu-check": {"device": "/dev/nvidia%d", "count": None},
             "dns": {"hosts_files": ["/etc/volcano/*.host"]},
+            "infiniband": {
+                "ports": None,
+                "link_layer": None,
+                "count": None,
+                "rate": None,
+                "window": 3600.0,
+                "symbol_error": None,
+                "link_error_recovery": None,
+                "link_downed": None,
+                "port_rcv_errors": None,
+                "port_rcv_remote_physical_errors": None,
+                "local_link_integrity_errors": None,
+                "excessive_buffer_overrun_errors": None,
+                "port_xmit_discards": None,
+                "local_ack_timeout_err": None,
+                "packet_seq_err": None,
+                "out_of_sequence": None,
+            },
+            "nic": {
+                "interfaces": [],
+                "speed": None,
+                "mtu": None,
+                "least_mtu": None,
+                "window": 3600.0,
+                "errors": None,
+                "dropped": None,
+                "link_losses": None,
+            },
         },
     }
 
@@ -64,6 +93,11 @@ def test_all_keys(tmp_path: Path) -> None:
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
           gpu-check: {device: "/dev/gpu%d", count: 8}
           dns: {hosts_files: [/a, /b]}
+          infiniband: {ports: [a/1], link_layer: Ethernet, count: 1, rate: 2, window: 30m, symbol_error: 3,
+            link_error_recovery: 4, link_downed: 5, port_rcv_errors: 6, port_rcv_remote_physical_errors: 7,
+            local_link_integrity_errors: 8, excessive_buffer_overrun_errors: 9, port_xmit_discards: 10,
+            local_ack_timeout_err: 11, packet_seq_err: 12, out_of_sequence: 13}
+          nic: {interfaces: [eth0], speed: 1, mtu: 2, least_mtu: 3, window: 30s, errors: 4, dropped: 5, link_losses: 6}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -82,10 +116,39 @@ def test_all_keys(tmp_path: Path) -> None:
         "prechecks": {
             "deadline_s": 120.0,
             "mandatory": ["dns"],
+            "state": "/run/sp/state",
             "disk-size": {"root": 1536 * GB, "shm": 512 * 1024**2, "cache": None},
             "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
             "gpu-check": {"device": "/dev/gpu%d", "count": 8},
             "dns": {"hosts_files": ["/a", "/b"]},
+            "infiniband": {
+                "ports": ["a/1"],
+                "link_layer": "Ethernet",
+                "count": 1,
+                "rate": 2,
+                "window": 1800.0,
+                "symbol_error": 3,
+                "link_error_recovery": 4,
+                "link_downed": 5,
+                "port_rcv_errors": 6,
+                "port_rcv_remote_physical_errors": 7,
+                "local_link_integrity_errors": 8,
+                "excessive_buffer_overrun_errors": 9,
+                "port_xmit_discards": 10,
+                "local_ack_timeout_err": 11,
+                "packet_seq_err": 12,
+                "out_of_sequence": 13,
+            },
+            "nic": {
+                "interfaces": ["eth0"],
+                "speed": 1,
+                "mtu": 2,
+                "least_mtu": 3,
+                "window": 30.0,
+                "errors": 4,
+                "dropped": 5,
+                "link_losses": 6,
+            },
         },
     }
 

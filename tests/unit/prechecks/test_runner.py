@@ -214,6 +214,7 @@ def test_the_real_checks_run_here(tmp_path: Path) -> None:
         "ulimit": {"open_files": 1},
         "gpu-check": {"device": f"{tmp_path}/gpu%d", "count": None},
         "dns": {"hosts_files": []},
+        "nic": {"interfaces": ["lo"]},
     }
     verdicts = prechecks.run(Context("prolog", "localhost", ("localhost",), (0,)), settings)
     assert [(verdict.item, verdict.verdict) for verdict in verdicts] == [
@@ -223,4 +224,6 @@ def test_the_real_checks_run_here(tmp_path: Path) -> None:
         ("disk-size.cache", "skipped"),
         ("ulimit", "ok"),
         ("gpu-check", "ok"),
+        ("infiniband", "skipped"),
+        ("nic", "ok"),
     ]

@@ -98,6 +98,7 @@ def test_only_thresholds_that_this_machine_misses_are_lowered() -> None:
     assert yaml.safe_load(config.site_yaml(4, soft, "/usr/bin/python3")) == {
         "prechecks": {
             "gpu-check": {"device": "/dev/fakegpu%d", "count": 4},
+            "infiniband": {"hooks": ["hand"]},
             "ulimit": {"max_locked_memory_kb": 4096, "open_files": 500000},
         }
     }

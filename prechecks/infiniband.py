@@ -1,0 +1,155 @@
+"""`infiniband`: the ports that a job needs are active, fast enough, and their error counters stand still.
+
+Read from /sys/class/infiniband/<device>/ports/<number>/ (Documentation/ABI/stable/sysfs-class-infiniband; forms:
+drivers/infiniband/core/sysfs.c): `state`, `4: ACTIVE`; `phys_state`, `5: LinkUp`; `rate`, `200 Gb/sec (4X HDR)`.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Mapping
+
+from prechecks import sysfs
+from prechecks.check import Check
+from prechecks.setting import COUNT, SECONDS, TEXT, TEXTS, Setting
+from prechecks.verdict import ERROR, FAILED, NODE_PROBLEM, OK, Context, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Texts = Mapping[str, str | None]
+
+ROOT = "/sys/class/infiniband"
+FILES = ("state", "phys_state", "rate", "link_layer")
+# counter -> its largest value, where it stops (PortCounters of the InfiniBand Architecture Specification, 16.1.3.5;
+# widths in bits: PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c)
+COUNTERS: Mapping[str, int] = {
+    "symbol_error": 2**16 - 1,
+    "link_error_recovery": 2**8 - 1,
+    "link_downed": 2**8 - 1,
+    "port_rcv_errors": 2**16 - 1,
+    "port_rcv_remote_physical_errors": 2**16 - 1,
+    "local_link_integrity_errors": 2**4 - 1,
+    "excessive_buffer_overrun_errors": 2**4 - 1,
+    "port_xmit_discards": 2**16 - 1,
+}
+# of the driver mlx5, 64 bits (drivers/infiniband/hw/mlx5/counters.c)
+HW_COUNTERS = ("local_ack_timeout_err", "packet_seq_err", "out_of_sequence")
+
+
+class Port(namedtuple("Port", "state phys_state rate link_layer")):
+    """One port, None for what cannot be read. `rate` in Gb/s."""
+
+    __slots__ = ()
+    state: str | None  # NOP, DOWN, INIT, ARMED, ACTIVE, ACTIVE_DEFER
+    phys_state: str | None
+    rate: float | None
+    link_layer: str | None  # InfiniBand or Ethernet
+
+
+class Infiniband(Check):
+    """Any RDMA port counts, those of Ethernet (RoCE) too, unless the site names a link layer."""
+
+    item = "infiniband"
+    settings: Mapping[str, Setting] = {
+        "ports": Setting(TEXTS, None, "ports such as mlx5_0/1 that must be active; null: any"),
+        "link_layer": Setting(
+            TEXT, None, "InfiniBand or Ethernet: only such ports, where none are named", ("InfiniBand", "Ethernet")
+        ),
+        "count": Setting(COUNT, None, "active ports, at least; null: all that are named, else 1"),
+        "rate": Setting(COUNT, None, "Gb/s, at least; a slower port does not count"),
+        "window": Setting(SECONDS, "60m", "the time that the limits below are for"),
+        **{
+            name: Setting(COUNT, None, "may grow by this in the window; null: not looked at")
+            for name in (*COUNTERS, *HW_COUNTERS)
+        },
+    }
+    problem = NODE_PROBLEM
+    condition = "the job uses no InfiniBand"
+
+    def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
+        """To jobs that use InfiniBand."""
+        return context.infiniband or self.mandatory(settings)
+
+    def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """The links first, then what their counters did since the last times."""
+        own = self.own(settings)
+        limits = {name: own[name] for name in (*COUNTERS, *HW_COUNTERS) if own.get(name) is not None}
+        texts = measure(ROOT, limits)
+        ports = {name: parse(each) for name, each in texts.items()}
+        wanted = chosen(ports, own.get("ports"), own.get("link_layer"))
+        found = judge(ports, wanted, needed(wanted, own), own.get("rate"))
+        if not limits or found.verdict == FAILED:
+            return found
+        from prechecks import growth  # noqa: PLC0415 - few sites set a limit
+
+        there = [name for name in wanted if name in texts]
+        counters = {f"{name}: {each}": sysfs.number(texts[name][each]) for name in there for each in limits}
+        grown = growth.look(settings["state"], self.item, counters, limits, window_s=own["window"], ends=COUNTERS)
+        return growth.worse(found, grown)
+
+
+def measure(root: str, counters: Mapping[str, Any]) -> dict[str, Texts]:
+    """What the files of every port say, by `device/number`; the only part that reads."""
+    found: dict[str, Texts] = {}
+    for device in sysfs.entries(root):
+        for number in sysfs.entries(f"{root}/{device}/ports"):
+            port = f"{root}/{device}/ports/{number}"
+            paths = {name: f"{port}/{'hw_counters' if name in HW_COUNTERS else 'counters'}/{name}" for name in counters}
+            paths |= {name: f"{port}/{name}" for name in FILES}
+            found[f"{device}/{number}"] = {name: sysfs.text(path) for name, path in paths.items()}
+    return found
+
+
+def parse(texts: Texts) -> Port:
+    """The words behind the kernel's numbers, `4: ACTIVE` -> ACTIVE, and the rate before its unit."""
+    rate = (texts["rate"] or "").partition(" Gb/sec")[0]
+    state, phys_state = ((texts[name] or "").partition(": ")[2] or None for name in ("state", "phys_state"))
+    return Port(state, phys_state, float(rate) if rate.replace(".", "", 1).isdigit() else None, texts["link_layer"])
+
+
+def chosen(ports: Mapping[str, Port], named: list[str] | None, link_layer: str | None) -> list[str]:
+    """The ports to look at: those that are named, else all of the link layer.
+
+    Raises ValueError for a name that no port can have: a slip in the site file, which must not drain every node.
+    """
+    for name in named or ():
+        if name.count("/") != 1:
+            raise ValueError(f"infiniband.ports: found {name!r}; a device and a port such as mlx5_0/1 are accepted")
+    return list(named or (name for name, port in ports.items() if link_layer in (None, port.link_layer)))
+
+
+def needed(wanted: list[str], own: Mapping[str, Any]) -> int:
+    """How many of them must be active."""
+    count: int | None = own.get("count")
+    return count if count is not None else len(wanted) if own.get("ports") else 1
+
+
+def judge(ports: Mapping[str, Port], wanted: list[str], least: int, rate: float | None) -> Finding:
+    """At least so many of the wanted ports are active, at no less than the rate; what cannot be read may be."""
+    faults = {name: fault(ports.get(name), rate) for name in wanted}
+    good = [name for name in wanted if faults[name] == ""]
+    unread = [name for name in wanted if faults[name] is None]
+    value = ", ".join(f"{name} {'unknown' if what is None else what or 'active'}" for name, what in faults.items())
+    if len(good) >= least:
+        return Finding(OK, f"{len(good)} active: {', '.join(good)}", value, least)
+    if len(good) + len(unread) >= least:
+        return Finding(ERROR, f"cannot be read: {', '.join(unread)}", value, least)
+    bad = [f"{name} {what}" for name, what in faults.items() if what]
+    return Finding(FAILED, f"{len(good)} of {least} active: {', '.join(bad or good) or 'no port'}", value, least)
+
+
+def fault(port: Port | None, rate: float | None) -> str | None:
+    """What is wrong with a port, empty for nothing, None where it cannot be told."""
+    if port is None:
+        return "is not there"
+    if port.state is None:
+        return None
+    if port.state != "ACTIVE":
+        return f"{port.state} ({port.phys_state or 'physical state unknown'})"
+    if rate is None:
+        return ""
+    if port.rate is None:
+        return None
+    return "" if port.rate >= rate else f"{port.rate:g} < {rate:g} Gb/s"
