@@ -37,7 +37,8 @@ class Check:
     def kept_away(self, context: Context, settings: Mapping[str, Any]) -> str:
         """Why the site does not want it here, for people; empty where it does."""
         own = self.own(settings)
-        if context.hook not in (own.get("hooks") or self.hooks):
+        hooks = own.get("hooks")  # an empty list: nowhere
+        if context.hook not in (self.hooks if hooks is None else hooks):
             return f"not looked at in the {context.hook} hook"
         if own.get("nodes") is not None and context.node not in own["nodes"]:
             return "not for this node on this site"

@@ -9,12 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from prechecks import memory
+from prechecks import remembered
 from prechecks.verdict import ERROR, FAILED, OK, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from prechecks.memory import Sample
+    from prechecks.remembered import Sample
 
     Growth = Mapping[str, tuple[int, float]]  # of each counter: its increase, in how many seconds
 
@@ -32,14 +32,14 @@ def look(
 ) -> Finding:
     """None of these grew by more than its limit in a window; root's look is remembered for the next ones.
 
-    `limits` and `ends`, the largest values, are by the kernel's names. Raises OSError as prechecks.memory does.
+    `limits` and `ends`, the largest values, are by the kernel's names. Raises OSError as prechecks.remembered does.
     """
     known = {name: value for name, value in counters.items() if value is not None}
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    earlier = kept(memory.recall(state, item, now), now, window_s)
+    earlier = kept(remembered.recall(state, item, now), now, window_s)
     samples = kept([*earlier, (now, known)], now, window_s)
     if samples[-1][0] == now:
-        memory.keep(state, item, samples)
+        remembered.keep(state, item, samples)
     grown = growth([*earlier, (now, known)])
     return worse(judge(grown, limits, window_s), unknown(counters, ends or {}))
 

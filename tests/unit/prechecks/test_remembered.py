@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prechecks import Finding, growth, memory
+from prechecks import Finding, growth, remembered
 from prechecks.child import Child
 
 USER = 20001
@@ -120,7 +120,7 @@ def test_samples_of_the_future_and_in_disorder(state: str) -> None:
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     spoil(state, samples=[[now + 1000, {LINK: 0}], [2.0, {LINK: 5}], [1.0, {LINK: 9}]])
     boot = json.loads(file(state).read_text())["boot"]
-    assert memory.parse(file(state).read_text(), boot, now) == [(1.0, {LINK: 9}), (2.0, {LINK: 5})]
+    assert remembered.parse(file(state).read_text(), boot, now) == [(1.0, {LINK: 9}), (2.0, {LINK: 5})]
 
 
 @pytest.mark.parametrize("length", range(0, 120, 7))
@@ -141,7 +141,7 @@ def test_a_file_that_is_cut_short(state: str, length: int) -> None:
 )
 def test_a_file_that_holds_something_else(text: str) -> None:
     """Nothing is known, and nothing breaks."""
-    assert memory.parse(text, "b", 9.0) == []
+    assert remembered.parse(text, "b", 9.0) == []
 
 
 def test_a_planted_link_in_the_place_of_the_directory(state: str, tmp_path: Path) -> None:
