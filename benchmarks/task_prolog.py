@@ -13,6 +13,7 @@ import argparse
 import os
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,19 +32,22 @@ def files() -> dict[str, str]:
     """What TaskProlog sources, by case: as the modes and the hooks write it."""
     from hostfiles import Allocation, Host  # noqa: PLC0415 - found by the path that main sets
     from slurm_plugin.job import changes, taskfile  # noqa: PLC0415
-    from slurm_plugin.modes import MODES  # noqa: PLC0415
+    from slurm_plugin.modes import MODES, Options, Place  # noqa: PLC0415
 
     allocation = Allocation((Host("n1", 8, 8), Host("n2", 8, 8)))
-    launcher, rank = (MODES["pytorch"].task_script(allocation, port=61000, launch=each) for each in ("node", "task"))
+    launcher, rank = (MODES["pytorch"].task_script(Place(allocation, 61000, "/w", each)) for each in ("node", "task"))
+    workers = Allocation(tuple(Host(f"worker-{number:04}.example") for number in range(64)))
+    parameters = MODES["tensorflow"].task_script(Place(workers, 61000, "/w", options=Options(ps=4)))
     assert launcher
     assert rank
+    assert parameters
     ten = {f"LIBRARY_{number}": f"/opt/library-{number}/lib:/usr/lib" for number in range(10)}
     hooks = changes.task_lines(changes.changes({}, ten))
     return {
         "launcher: 1 variable": launcher,
-        f"rank: {rank.count('export')} variables": rank,
+        f"rank: {rank.count('=')} variables": rank,
         "rank, and 10 of a hook": taskfile.with_hooks(rank, hooks),
-        "TF_CONFIG of 64 workers": changes.task_lines(changes.changes({}, {"TF_CONFIG": WORKER * 64})),
+        "TF_CONFIG of 64 tasks": parameters,
         TOO_LONG: changes.task_lines(changes.changes({}, {"TF_CONFIG": WORKER * 760})),
     }
 
@@ -83,7 +87,8 @@ def cases(directory: Path, user: int) -> dict[str, tuple[list[str], dict[str, st
         script.write_text(render("site/task_prolog.sh.j2", version="0", run_directory=str(run_directory)))
         script.chmod(0o755)
         ours = {"SLURM_PLUGIN_LAUNCH": LAUNCH} if text else {}
-        lines = text.count("export ") + 1 if text else 0
+        said = subprocess.run(["/bin/sh", "-c", text], env=SLURMS, capture_output=True, check=True, timeout=10).stdout
+        lines = said.count(b"\n") + 1 if text else 0
         found[name] = ([str(script)], {**SLURMS, **ours}, lines)
     return found
 
