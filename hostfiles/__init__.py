@@ -1,17 +1,17 @@
 """Allocation in, launch text out: node lists, hostfiles and rendezvous variables. Pure, standard library only.
 
-A new format is one small file and one line in FORMATS. What it takes beyond allocation, port and task are keyword
-arguments of its function, named in OPTIONS.
+What this package gives is loaded when it is asked for: a prolog on every node of every job wants a node list alone,
+and all formats together cost it 3 ms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from hostfiles import deepspeed, horovod, intelmpi, mpich, openmpi, pytorch, tables, tensorflow
-from hostfiles.allocation import Allocation, Device, Host, from_lists
-from hostfiles.environment import from_slurm
-from hostfiles.errors import HostfileError
+TYPE_CHECKING = False  # the name that type checkers know
+if TYPE_CHECKING:
+    from hostfiles.allocation import Allocation, Device, Host, from_lists
+    from hostfiles.environment import from_slurm
+    from hostfiles.errors import HostfileError
+    from hostfiles.formats import DEVICES, FORMATS, OPTIONS, PER_TASK
 
 __all__ = [
     "DEVICES",
@@ -26,31 +26,26 @@ __all__ = [
     "from_slurm",
 ]
 
-# name: what makes the text from the allocation, the port of rank 0, and the task that asks (None: none in particular)
-FORMATS: Mapping[str, Callable[..., str]] = {
-    "openmpi": lambda allocation, _port, _task: openmpi.text(allocation),
-    "mpich": lambda allocation, _port, _task: mpich.text(allocation),
-    "intelmpi": lambda allocation, _port, _task: intelmpi.text(allocation),
-    "horovod": lambda allocation, _port, _task: horovod.text(allocation),
-    "deepspeed": lambda allocation, _port, _task: deepspeed.text(allocation),
-    "pytorch": pytorch.text,
-    "tensorflow": tensorflow.text,
-    "ranktable-1.0": tables.ranktable_1_0,
-    "ranktable-2": tables.ranktable_2,
-    "ranktable-1.2": tables.ranktable_1_2,
-    "ascend": tables.ascend,
+_STANDS_IN = {
+    "Allocation": "allocation",
+    "Device": "allocation",
+    "Host": "allocation",
+    "from_lists": "allocation",
+    "from_slurm": "environment",
+    "HostfileError": "errors",
+    "DEVICES": "formats",
+    "FORMATS": "formats",
+    "OPTIONS": "formats",
+    "PER_TASK": "formats",
 }
 
-# the options that a format takes besides, and the formats that are always for one task (in a step: the one that asks)
-OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "pytorch": ("node",),
-    "tensorflow": ("ps", "chief", "evaluator"),
-    "ranktable-1.0": ("uneven",),
-    "ranktable-2": ("uneven",),
-    "ranktable-1.2": ("uneven",),
-    "ascend": ("table",),
-}
-PER_TASK: tuple[str, ...] = ("tensorflow", "ascend")
 
-# the formats that take what each host says of its devices (hostfiles.npu), and whether they cannot do without
-DEVICES: Mapping[str, bool] = {"ranktable-1.0": True, "ranktable-2": True, "ranktable-1.2": True, "ascend": False}
+def __getattr__(name: str) -> object:
+    """One of the names above, from its module (PEP 562)."""
+    if name not in _STANDS_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    value: object = getattr(import_module(f"{__name__}.{_STANDS_IN[name]}"), name)
+    globals()[name] = value
+    return value

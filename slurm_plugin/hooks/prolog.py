@@ -1,17 +1,21 @@
 """Prolog (root, on every node of a job): check the node, publish the report, take a bad node out."""
 
+from __future__ import annotations
+
 import json
 import os
 import syslog
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import prechecks
 from hostfiles import nodelist
 from slurm_plugin import compiled, token
-from slurm_plugin.hooks import NODE_IS_BAD, draining, node_directory
-from slurm_plugin.slurm import connect
+from slurm_plugin.hooks import NODE_IS_BAD, node_directory
+
+TYPE_CHECKING = False  # as in prechecks: `typing` costs every node 3 ms
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main() -> int:
@@ -39,6 +43,9 @@ def main() -> int:
     reason = prechecks.reason(verdicts, job_id)
     if not reason:
         return 0
+    from slurm_plugin.hooks import draining  # noqa: PLC0415 - a passing prolog asks Slurm nothing
+    from slurm_plugin.slurm import connect  # noqa: PLC0415
+
     draining.drain(connect(site["slurm_bin"], deadline_s=5.0), context.node, reason)
     return NODE_IS_BAD
 

@@ -45,7 +45,7 @@ def main(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:  # as in a hook: a failure of ours costs no job
         say(f"the site's settings cannot be read: {error}; the program runs unchecked, and no fault restarts it")
         options.retries, options.prechecks, site = 0, "", UNCHECKED
-    if itself.deployed() and (compiled.site_root() / compiled.KILL_SWITCH).exists():
+    if itself.deployed() and Path(compiled.site_root(), compiled.KILL_SWITCH).exists():
         say("slurm_plugin is switched off on this site: the program runs unchecked, and no fault restarts it")
         options.retries = 0  # a requeue without our hooks would wait 121 s and never be counted
         options.prechecks = ""
