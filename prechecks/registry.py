@@ -8,6 +8,11 @@ from prechecks.check import Check
 from prechecks.disk import DiskSize
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
+from prechecks.gpu_ecc import GpuEcc
+from prechecks.gpu_nvlink import GpuNvlink
+from prechecks.gpu_processes import GpuProcesses
+from prechecks.gpu_remap import GpuRemap
+from prechecks.gpu_xid import GpuXid
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -19,6 +24,11 @@ CHECKS: tuple[Check, ...] = (
     DiskSize("cache", "/cache"),
     Ulimit(),
     GpuCheck(),
+    GpuEcc(),
+    GpuRemap(),
+    GpuNvlink(),
+    GpuProcesses(),
+    GpuXid(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

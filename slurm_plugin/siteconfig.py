@@ -49,6 +49,7 @@ KINDS: Final[Mapping[str, Any]] = {
     setting.SHARE: Share,
     setting.TEXT: str,
     setting.TEXTS: tuple[str, ...],
+    setting.PATH: AbsolutePath,
     setting.PATHS: tuple[AbsolutePath, ...],
     setting.DEVICE: Device,
     setting.FLAG: Literal["yes", "no"],
@@ -149,6 +150,7 @@ def compiled(config: SiteConfig) -> dict[str, Any]:
         "prechecks": {
             "deadline_s": seconds(config.prechecks.deadline),
             "mandatory": list(config.prechecks.mandatory),
+            "state": f"{config.run_directory}/state",
             **{section: _compiled(section, config.prechecks) for section in prechecks.SECTIONS},
         },
     }

@@ -104,7 +104,7 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
         for name, threshold in wanted.items()
         if 0 <= soft_limits.get(name, -1) <= threshold
     }
-    checks: dict[str, Any] = {"gpu-check": {"device": "/dev/fakegpu%d", "count": gpus}}
+    checks: dict[str, Any] = {"gpu-check": {"device": "/dev/fakegpu%d", "count": gpus, "tool": None}}
     if lowered:
         checks["ulimit"] = lowered
     own = {} if python == SiteConfig().python else {"python": python}

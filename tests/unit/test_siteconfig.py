@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from prechecks.gpu_xid import WHAT_TO_DO
 from slurm_plugin import siteconfig
 from slurm_plugin.errors import UsageError
 from slurm_plugin.siteconfig import SiteConfig, compiled, load, seconds, size_bytes
@@ -37,6 +38,7 @@ def test_defaults_compiled() -> None:
         "prechecks": {
             "deadline_s": 10.0,
             "mandatory": [],
+            "state": "/run/slurm_plugin/state",
             "disk-size": {"root": 32 * GB, "shm": GB, "cache": 32 * GB},
             "ulimit": {
                 "max_locked_memory_kb": 16000,
@@ -44,7 +46,12 @@ def test_defaults_compiled() -> None:
                 "stack_size_kb": 8000,
                 "max_user_processes": 1000000,
             },
-            "gpu-check": {"device": "/dev/nvidia%d", "count": None},
+            "gpu-check": {"device": "/dev/nvidia%d", "count": None, "tool": "/usr/bin/nvidia-smi"},
+            "gpu-ecc": {"volatile": 0, "aggregate": None},
+            "gpu-remap": {},
+            "gpu-nvlink": {"links": None, "errors": None},
+            "gpu-processes": {"accept": ["nvidia-cuda-mps-server"], "shared": False},
+            "gpu-xid": {"fail": list(WHAT_TO_DO)},
             "dns": {"hosts_files": ["/etc/volcano/*.host"]},
         },
     }
@@ -62,7 +69,11 @@ def test_all_keys(tmp_path: Path) -> None:
           mandatory: [dns]
           disk-size: {root: 1.5TB, shm: 512 MB, cache: null}
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
-          gpu-check: {device: "/dev/gpu%d", count: 8}
+          gpu-check: {device: "/dev/gpu%d", count: 8, tool: null}
+          gpu-ecc: {volatile: null, aggregate: 10}
+          gpu-nvlink: {links: 18, errors: 100}
+          gpu-processes: {accept: [], shared: yes}
+          gpu-xid: {fail: [79, 48]}
           dns: {hosts_files: [/a, /b]}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
@@ -82,9 +93,15 @@ def test_all_keys(tmp_path: Path) -> None:
         "prechecks": {
             "deadline_s": 120.0,
             "mandatory": ["dns"],
+            "state": "/run/sp/state",
             "disk-size": {"root": 1536 * GB, "shm": 512 * 1024**2, "cache": None},
             "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
-            "gpu-check": {"device": "/dev/gpu%d", "count": 8},
+            "gpu-check": {"device": "/dev/gpu%d", "count": 8, "tool": None},
+            "gpu-ecc": {"volatile": None, "aggregate": 10},
+            "gpu-remap": {},
+            "gpu-nvlink": {"links": 18, "errors": 100},
+            "gpu-processes": {"accept": [], "shared": True},
+            "gpu-xid": {"fail": ["79", "48"]},
             "dns": {"hosts_files": ["/a", "/b"]},
         },
     }
