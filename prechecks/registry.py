@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from prechecks.amd import AmdCheck
 from prechecks.check import Check
 from prechecks.disk import DiskSize
 from prechecks.dns import Dns
@@ -13,6 +14,8 @@ from prechecks.gpu_nvlink import GpuNvlink
 from prechecks.gpu_processes import GpuProcesses
 from prechecks.gpu_remap import GpuRemap
 from prechecks.gpu_xid import GpuXid
+from prechecks.mlu import MluCheck
+from prechecks.npu import NpuCheck
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -29,6 +32,9 @@ CHECKS: tuple[Check, ...] = (
     GpuNvlink(),
     GpuProcesses(),
     GpuXid(),
+    NpuCheck(),
+    MluCheck(),
+    AmdCheck(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -52,6 +52,9 @@ def test_defaults_compiled() -> None:
             "gpu-nvlink": {"links": None, "errors": None},
             "gpu-processes": {"accept": ["nvidia-cuda-mps-server"], "shared": False},
             "gpu-xid": {"fail": list(WHAT_TO_DO)},
+            "npu-check": {"count": None, "tool": "/usr/local/bin/npu-smi", "healthy": ["OK", "Warning"]},
+            "mlu-check": {"count": None, "tool": "/usr/bin/cnmon", "errors": None},
+            "amd-check": {"count": None, "tool": "/opt/rocm/bin/amd-smi", "errors": 0},
             "dns": {"hosts_files": ["/etc/volcano/*.host"]},
         },
     }
@@ -74,6 +77,9 @@ def test_all_keys(tmp_path: Path) -> None:
           gpu-nvlink: {links: 18, errors: 100}
           gpu-processes: {accept: [], shared: yes}
           gpu-xid: {fail: [79, 48]}
+          npu-check: {count: 16, tool: /opt/npu-smi, healthy: [OK]}
+          mlu-check: {count: 8, tool: /opt/cnmon, errors: 0}
+          amd-check: {count: 4, tool: /opt/amd-smi, errors: null}
           dns: {hosts_files: [/a, /b]}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
@@ -102,6 +108,9 @@ def test_all_keys(tmp_path: Path) -> None:
             "gpu-nvlink": {"links": 18, "errors": 100},
             "gpu-processes": {"accept": [], "shared": True},
             "gpu-xid": {"fail": ["79", "48"]},
+            "npu-check": {"count": 16, "tool": "/opt/npu-smi", "healthy": ["OK"]},
+            "mlu-check": {"count": 8, "tool": "/opt/cnmon", "errors": 0},
+            "amd-check": {"count": 4, "tool": "/opt/amd-smi", "errors": None},
             "dns": {"hosts_files": ["/a", "/b"]},
         },
     }

@@ -156,6 +156,9 @@ def test_the_registry() -> None:
         "gpu-nvlink",
         "gpu-processes",
         "gpu-xid",
+        "npu-check",
+        "mlu-check",
+        "amd-check",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)
