@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 FIELDS = ("pci.bus_id", "temperature.gpu")  # the temperature of a lost GPU is `[GPU is lost]`, and the like
 LOST = ("Unknown Error", "GPU is lost", "GPU requires reset", "ERR!")
+NO_HANDLE = "Unable to determine the device handle"  # a line for each GPU
 COMPLAINTS = (
-    "Unable to determine the device handle",
+    NO_HANDLE,
     "No devices were found",
     "couldn't communicate with the NVIDIA driver",
     "Driver/library version mismatch",
@@ -109,6 +110,7 @@ def judge_answer(answer: nvidia.Answer, least: int) -> Finding | None:
     fine = len(answer.rows) - len(lost)
     if not lost and not said and fine >= least:
         return None
+    count = max(least, len(answer.rows) + sum(NO_HANDLE in line for line in answer.said))
     words = ", ".join(filter(None, (said, *lost)))
-    message = f"{fine} of {max(least, len(answer.rows))} GPUs answer nvidia-smi" + (f": {words}" if words else "")
+    message = f"{fine} of {count} GPUs answer nvidia-smi" + (f": {words}" if words else "")
     return Finding(FAILED, message, "\n".join(answer.said) or None, least)

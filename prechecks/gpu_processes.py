@@ -50,8 +50,11 @@ class GpuProcesses(nvidia.NvidiaCheck):
         return bool(context.gpus) and super().applies(context, settings)
 
     def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
-        """Everything on the node, then what is on the job's GPUs. Raises KeyError for one that the driver lacks."""
+        """Everything on the node, then what is on the job's GPUs. Raises LookupError for one that the driver lacks."""
         buses = nvidia.by_minor()
+        for minor in context.gpus:
+            if minor not in buses:
+                raise LookupError(f"{nvidia.DRIVER} has no GPU with the minor number {minor}")
         mine = {buses[minor] for minor in context.gpus}
         answer = nvidia.query(path, "compute-apps", FIELDS)
         there = [process for row in answer.rows if row[0] in mine and (process := about(row))]

@@ -86,12 +86,16 @@ def is_bus(cell: str) -> bool:
 def bus(cell: str) -> str:
     """A bus id as the kernel writes it, `0000:5f:00.0`; nvidia-smi has eight digits of the domain, in capitals."""
     domain, _, rest = cell.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
+    return f"{domain.lstrip('0'):0>4}:{rest}"
 
 
 def number(cell: str) -> int | None:
     """A count; None where the GPU has no such counter. Raises ValueError for `[Unknown Error]`, `[GPU is lost]`, ..."""
-    return None if cell in NOT_SUPPORTED else int(cell)
+    if cell in NOT_SUPPORTED:
+        return None
+    if not cell.isdecimal():
+        raise ValueError(f"nvidia-smi says {cell!r} where a number is wanted")
+    return int(cell)
 
 
 def yes(cell: str) -> bool | None:
@@ -100,7 +104,7 @@ def yes(cell: str) -> bool | None:
         return None
     words = {"yes": True, "1": True, "no": False, "0": False}
     if cell.lower() not in words:
-        raise ValueError(f"{cell!r} is neither yes nor no")
+        raise ValueError(f"nvidia-smi says {cell!r} where yes or no is wanted")
     return words[cell.lower()]
 
 

@@ -44,6 +44,7 @@ def test_rows_and_complaints() -> None:
     assert len(answer.rows) == 7
     assert answer.said == ("Unable to determine the device handle for GPU3: 0000:04:00.0: Unknown Error",)
     assert nvidia.parse("00000001:00:00.0, 7, a, b\n", 3).rows == (("0001:00:00.0", "7", "a, b"),)
+    assert nvidia.bus("00010000:01:00.0") == "10000:01:00.0"
 
 
 @pytest.mark.parametrize(("cell", "value"), [("0", 0), ("17", 17), ("[N/A]", None), ("N/A", None)])
@@ -62,7 +63,7 @@ def test_yes_and_no(cell: str, value: bool | None) -> None:
 def test_what_cannot_be_read_is_an_exception(cell: str) -> None:
     """Never a zero."""
     for read in (nvidia.number, nvidia.yes):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=r"nvidia-smi says '.*' where"):
             read(cell)
 
 
@@ -111,7 +112,7 @@ def test_gpu_check_of_a_gpu_that_must_be_reset() -> None:
         (
             captured("nvidia-smi-lost"),
             0,
-            ("failed", "7 of 7 GPUs answer nvidia-smi: Unable to determine the device ha"),
+            ("failed", "7 of 8 GPUs answer nvidia-smi: Unable to determine the device ha"),
         ),
         (
             FAILED_TO_TALK,
@@ -329,7 +330,9 @@ def test_only_processes_on_the_jobs_own_gpus_count(tmp_path: Path, monkeypatch: 
     own = {"accept": [], "shared": False}
     assert verdict("gpu-processes", path, CONTEXT, **own).verdict == "failed"
     assert verdict("gpu-processes", path, CONTEXT._replace(gpus=(1,)), **own).verdict == "ok"
-    assert verdict("gpu-processes", path, CONTEXT._replace(gpus=(2,)), **own).verdict == "error"
+    found = verdict("gpu-processes", path, CONTEXT._replace(gpus=(2,)), **own)
+    assert found[:2] == ("gpu-processes", "error")
+    assert found.message == "LookupError: /proc/driver/nvidia/gpus has no GPU with the minor number 2"
     assert verdict("gpu-processes", path, CONTEXT._replace(hook="recheck"), **own).verdict == "skipped"
 
 
