@@ -48,7 +48,10 @@ def load(state: str, item: str) -> dict[str, Any]:
 
 def save(state: str, item: str, values: Mapping[str, Any]) -> None:
     """Put these values in the place of those before; of several at once the last one's stay. Raises OSError."""
-    os.makedirs(os.path.dirname(state), mode=0o755, exist_ok=True)  # noqa: PTH103, PTH120 - as in prechecks.gpu
+    above = os.path.dirname(state)  # noqa: PTH120 - as in prechecks.gpu
+    if not os.path.isdir(above):  # noqa: PTH112
+        os.makedirs(above, exist_ok=True)  # noqa: PTH103
+        os.chmod(above, 0o755)  # noqa: PTH101, S103 - whatever the umask was: tasks find their file in there
     with suppress(FileExistsError):
         os.mkdir(state, 0o755)  # noqa: PTH102
     directory = _open(state)

@@ -138,6 +138,16 @@ def test_memory(tmp_path: Path) -> None:
     assert sorted(os.listdir(state)) == ["a.json", "b.json"]  # noqa: PTH208
 
 
+def test_memory_leaves_the_run_directory_open(tmp_path: Path) -> None:
+    """Whatever root's umask is: tasks of users find their own file below it."""
+    before = os.umask(0o077)
+    try:
+        seen.save(f"{tmp_path}/run/state", "a", {})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o755
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"boot": "x"}', '{"boot": "other", "values": {"record": 9}}'])
 def test_memory_that_is_not_whole_is_none(tmp_path: Path, text: str) -> None:
     """Better to say a thing twice than to break."""
