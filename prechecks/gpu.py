@@ -1,4 +1,7 @@
-"""`gpu-check`: the device file of every GPU that the job got here is a device (row A5)."""
+"""`gpu-check`: the device file of every GPU that the job got here is a device (row A5), and NVIDIA's tool has as many.
+
+A GPU that fell off the bus keeps its device file. What nvidia-smi says of one: the captures in tests/captured/vendor.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 
+from prechecks import nvidia, tool
 from prechecks.check import Check
-from prechecks.setting import COUNT, DEVICE, Setting
+from prechecks.setting import COUNT, DEVICE, PATH, Setting
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
@@ -15,13 +19,29 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+FIELDS = ("pci.bus_id", "temperature.gpu")  # the temperature of a lost GPU is `[GPU is lost]`, and the like
+LOST = ("Unknown Error", "GPU is lost", "GPU requires reset", "ERR!")
+NO_HANDLE = "Unable to determine the device handle"  # a line for each GPU
+COMPLAINTS = (
+    NO_HANDLE,
+    "No devices were found",
+    "couldn't communicate with the NVIDIA driver",
+    "Driver/library version mismatch",
+)
+INSIDE = ("barrier", "recheck")  # in the job's cgroup, where nvidia-smi may see the job's own GPUs only
+
+
 class GpuCheck(Check):
-    """`settings["gpu-check"]`: `device`, the file of GPU number %d, and `count`, the GPUs of a whole node, or null."""
+    """`settings["gpu-check"]`: `device`, the file of GPU number %d, `count`, the GPUs of a whole node, or null, and
+    `tool`, the path of nvidia-smi, or null."""
 
     item = "gpu-check"
     settings: Mapping[str, Setting] = {
         "device": Setting(DEVICE, "/dev/nvidia%d", "the device file of GPU number %d"),
         "count": Setting(COUNT, None, "GPUs of a whole node; null: only those the job got are looked at"),
+        "tool": Setting(
+            PATH, "/usr/bin/nvidia-smi", "of all `gpu-` items; null, or not there: only device files are", optional=True
+        ),
     }
     problem = NODE_PROBLEM
     condition = "the job uses no GPUs"
@@ -31,9 +51,28 @@ class GpuCheck(Check):
         return bool(context.gpus) or (self.mandatory(settings) and bool(settings["gpu-check"]["count"]))
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
-        """All that are expected are there."""
+        """All that are expected are there, and answer."""
         wanted = settings["gpu-check"]
-        return judge(devices(expected(context.gpus, wanted["count"]), wanted["device"]))
+        found = judge(devices(expected(context.gpus, wanted["count"]), wanted["device"]))
+        path = nvidia.program(settings)
+        if found.verdict == FAILED or not path or not os.access(path, os.X_OK):
+            return found
+        least = len(context.gpus) if context.hook in INSIDE else int(found.threshold or 0)
+        return judge_answer(ask(path), least) or found
+
+
+def ask(path: str) -> nvidia.Answer:
+    """What nvidia-smi says of all GPUs that it sees; its exit status says no more than its words do."""
+    output = tool.run(path, f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
+    answer = nvidia.parse(output.text, len(FIELDS))
+    if not answer.rows and not complaint(answer):
+        raise tool.useless(path, output)
+    return answer
+
+
+def complaint(answer: nvidia.Answer) -> str:
+    """The first line that says that a GPU, or all of them, cannot be had."""
+    return next((line for line in answer.said if any(words in line for words in COMPLAINTS)), "")
 
 
 def expected(gpus: Iterable[int], count: int | None) -> list[int]:
@@ -59,3 +98,19 @@ def judge(present: Mapping[str, bool]) -> Finding:
     message = f"{len(present) - len(missing)} of {len(present)} GPUs"
     value = f"missing {', '.join(missing)}" if missing else f"found {', '.join(present)}"
     return Finding(FAILED if missing else OK, message, value, len(present))
+
+
+def judge_answer(answer: nvidia.Answer, least: int) -> Finding | None:
+    """`7 of 8 GPUs answer nvidia-smi` fails, with the tool's words, and so does one that is there and lost.
+
+    None where at least so many answer: the tool has nothing to add.
+    """
+    lost = [f"{bus} {cell.strip('[]')}" for bus, cell in answer.rows if cell.strip("[]") in LOST]
+    said = complaint(answer)
+    fine = len(answer.rows) - len(lost)
+    if not lost and not said and fine >= least:
+        return None
+    count = max(least, len(answer.rows) + sum(NO_HANDLE in line for line in answer.said))
+    words = ", ".join(filter(None, (said, *lost)))
+    message = f"{fine} of {count} GPUs answer nvidia-smi" + (f": {words}" if words else "")
+    return Finding(FAILED, message, "\n".join(answer.said) or None, least)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from prechecks.amd import AmdCheck
 from prechecks.check import Check
 from prechecks.disk import DiskSize
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
+from prechecks.gpu_ecc import GpuEcc
+from prechecks.gpu_nvlink import GpuNvlink
+from prechecks.gpu_processes import GpuProcesses
+from prechecks.gpu_remap import GpuRemap
+from prechecks.gpu_xid import GpuXid
 from prechecks.infiniband import Infiniband
+from prechecks.mlu import MluCheck
 from prechecks.nic import Nic
+from prechecks.npu import NpuCheck
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -23,6 +31,14 @@ CHECKS: tuple[Check, ...] = (
     GpuCheck(),
     Infiniband(),
     Nic(),
+    GpuEcc(),
+    GpuRemap(),
+    GpuNvlink(),
+    GpuProcesses(),
+    GpuXid(),
+    NpuCheck(),
+    MluCheck(),
+    AmdCheck(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -30,23 +30,23 @@ def recall(state: str, item: str, now: float) -> list[Sample]:
     directory is a link, or not root's.
     """
     try:
-        fd = _open(state, make=False)
+        fd = opened(state, make=False)
     except FileNotFoundError:
         return []
     try:
-        text = _read(fd, f"{item}.json")
+        text = read(fd, f"{item}.json")
     finally:
         os.close(fd)
-    return parse(text, _boot(), now)
+    return parse(text, boot_id(), now)
 
 
 def keep(state: str, item: str, samples: Sequence[Sample]) -> None:
     """Put these samples in the place of those before, if we are root; nothing is kept for others. Raises OSError."""
     if os.geteuid() != 0:
         return
-    fd = _open(state, make=True)
+    fd = opened(state, make=True)
     try:
-        _write(fd, f"{item}.json", json.dumps({"boot": _boot(), "samples": samples}))
+        write(fd, f"{item}.json", json.dumps({"boot": boot_id(), "samples": samples}))
     finally:
         os.close(fd)
 
@@ -65,12 +65,12 @@ def parse(text: str, boot: str, now: float) -> list[Sample]:
     return sorted((sample for sample in samples if sample[0] < now), key=lambda sample: sample[0])
 
 
-def _boot() -> str:
+def boot_id() -> str:
     with open(BOOT_ID, encoding="ascii") as file:  # noqa: PTH123 - as in prechecks.gpu
         return file.read().strip()
 
 
-def _open(state: str, *, make: bool) -> int:
+def opened(state: str, *, make: bool) -> int:
     """The open directory; refused where it is a link, or where it or the run directory above it is not root's."""
     run_directory, _, name = state.rpartition("/")
     if make and not os.path.isdir(run_directory):  # noqa: PTH112 - as in slurm_plugin.hooks.node_directory
@@ -97,7 +97,7 @@ def _roots(fd: int, path: str) -> None:
         raise PermissionError(f"{path}: not owned by root; remove it")
 
 
-def _read(directory: int, file: str) -> str:
+def read(directory: int, file: str) -> str:
     """The text of a file of root's; empty where there is none, and for a link in its place: the next write takes it."""
     try:
         fd = os.open(file, _FILE, dir_fd=directory)
@@ -107,7 +107,7 @@ def _read(directory: int, file: str) -> str:
         return "" if os.fstat(fd).st_uid else stream.read(MAX_CHARACTERS)
 
 
-def _write(directory: int, file: str, text: str) -> None:
+def write(directory: int, file: str, text: str) -> None:
     """Put the file there as a whole; several prologs may do so at once, and the last one stays."""
     fresh = f".{file}.{os.getpid()}"
     with suppress(FileNotFoundError):

@@ -49,6 +49,7 @@ KINDS: Final[Mapping[str, Any]] = {
     setting.SHARE: Share,
     setting.TEXT: str,
     setting.TEXTS: tuple[str, ...],
+    setting.PATH: AbsolutePath,
     setting.PATHS: tuple[AbsolutePath, ...],
     setting.DEVICE: Device,
     setting.FLAG: Literal["yes", "no"],

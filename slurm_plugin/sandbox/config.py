@@ -105,7 +105,7 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
         if 0 <= soft_limits.get(name, -1) <= threshold
     }
     checks: dict[str, Any] = {
-        "gpu-check": {"device": "/dev/fakegpu%d", "count": gpus},
+        "gpu-check": {"device": "/dev/fakegpu%d", "count": gpus, "tool": None},
         "infiniband": {"hooks": ["hand"]},
     }
     if lowered:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from prechecks.gpu_xid import WHAT_TO_DO
 from slurm_plugin import siteconfig
 from slurm_plugin.errors import UsageError
 from slurm_plugin.siteconfig import SiteConfig, compiled, load, seconds, size_bytes
@@ -45,7 +46,15 @@ def test_defaults_compiled() -> None:
                 "stack_size_kb": 8000,
                 "max_user_processes": 1000000,
             },
-            "gpu-check": {"device": "/dev/nvidia%d", "count": None},
+            "gpu-check": {"device": "/dev/nvidia%d", "count": None, "tool": "/usr/bin/nvidia-smi"},
+            "gpu-ecc": {"volatile": 0, "aggregate": None},
+            "gpu-remap": {},
+            "gpu-nvlink": {"links": None, "errors": None},
+            "gpu-processes": {"accept": ["nvidia-cuda-mps-server"], "shared": False},
+            "gpu-xid": {"fail": list(WHAT_TO_DO)},
+            "npu-check": {"count": None, "tool": "/usr/local/bin/npu-smi", "healthy": ["OK", "Warning"]},
+            "mlu-check": {"count": None, "tool": "/usr/bin/cnmon", "errors": None},
+            "amd-check": {"count": None, "tool": "/opt/rocm/bin/amd-smi", "errors": 0},
             "dns": {"hosts_files": ["/etc/volcano/*.host"]},
             "infiniband": {
                 "ports": None,
@@ -91,7 +100,14 @@ def test_all_keys(tmp_path: Path) -> None:
           mandatory: [dns]
           disk-size: {root: 1.5TB, shm: 512 MB, cache: null}
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
-          gpu-check: {device: "/dev/gpu%d", count: 8}
+          gpu-check: {device: "/dev/gpu%d", count: 8, tool: null}
+          gpu-ecc: {volatile: null, aggregate: 10}
+          gpu-nvlink: {links: 18, errors: 100}
+          gpu-processes: {accept: [], shared: yes}
+          gpu-xid: {fail: [79, 48]}
+          npu-check: {count: 16, tool: /opt/npu-smi, healthy: [OK]}
+          mlu-check: {count: 8, tool: /opt/cnmon, errors: 0}
+          amd-check: {count: 4, tool: /opt/amd-smi, errors: null}
           dns: {hosts_files: [/a, /b]}
           infiniband: {ports: [a/1], link_layer: Ethernet, count: 1, rate: 2, window: 30m, symbol_error: 3,
             link_error_recovery: 4, link_downed: 5, port_rcv_errors: 6, port_rcv_remote_physical_errors: 7,
@@ -119,7 +135,15 @@ def test_all_keys(tmp_path: Path) -> None:
             "state": "/run/sp/state",
             "disk-size": {"root": 1536 * GB, "shm": 512 * 1024**2, "cache": None},
             "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
-            "gpu-check": {"device": "/dev/gpu%d", "count": 8},
+            "gpu-check": {"device": "/dev/gpu%d", "count": 8, "tool": None},
+            "gpu-ecc": {"volatile": None, "aggregate": 10},
+            "gpu-remap": {},
+            "gpu-nvlink": {"links": 18, "errors": 100},
+            "gpu-processes": {"accept": [], "shared": True},
+            "gpu-xid": {"fail": ["79", "48"]},
+            "npu-check": {"count": 16, "tool": "/opt/npu-smi", "healthy": ["OK"]},
+            "mlu-check": {"count": 8, "tool": "/opt/cnmon", "errors": 0},
+            "amd-check": {"count": 4, "tool": "/opt/amd-smi", "errors": None},
             "dns": {"hosts_files": ["/a", "/b"]},
             "infiniband": {
                 "ports": ["a/1"],

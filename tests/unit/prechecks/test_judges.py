@@ -153,6 +153,14 @@ def test_the_registry() -> None:
         "gpu-check",
         "infiniband",
         "nic",
+        "gpu-ecc",
+        "gpu-remap",
+        "gpu-nvlink",
+        "gpu-processes",
+        "gpu-xid",
+        "npu-check",
+        "mlu-check",
+        "amd-check",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)

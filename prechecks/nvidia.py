@@ -1,0 +1,119 @@
+"""What the items for NVIDIA's GPUs share: `nvidia-smi` asked for CSV, and which GPU is which.
+
+Formats: `nvidia-smi --help-query-gpu` and the captures in tests/captured/vendor. The base of all of it is the tool, not
+`nvidia-ml-py`: hooks run with `-I -S`, without site-packages, and the tool comes with the driver.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+
+from prechecks import tool
+from prechecks.check import Check
+from prechecks.verdict import NODE_PROBLEM, SKIPPED, Context, Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+DRIVER = "/proc/driver/nvidia/gpus"  # a directory for each GPU, by its bus id, with a file `information`
+NOT_SUPPORTED = ("[N/A]", "N/A", "[Not Supported]", "")
+
+
+class Answer(namedtuple("Answer", "rows said")):
+    """What nvidia-smi answered: the rows of its CSV, and its other lines, which are complaints."""
+
+    __slots__ = ()
+    rows: tuple[tuple[str, ...], ...]
+    said: tuple[str, ...]
+
+
+class NvidiaCheck(Check):
+    """An item that asks `settings["gpu-check"]["tool"]`; a node without this tool has no GPU of NVIDIA's to look at."""
+
+    problem = NODE_PROBLEM
+    condition = "the job uses no GPUs, or the site names no tool for them"
+
+    def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
+        """To jobs that use GPUs, and to all where the site makes it mandatory."""
+        return bool(program(settings)) and (bool(context.gpus) or self.mandatory(settings))
+
+    def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """`ask`, where the tool is."""
+        path = program(settings)
+        if not os.access(path, os.X_OK):
+            return Finding(SKIPPED, tool.ABSENT.format(path))
+        return self.ask(path, context, settings)
+
+    def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """Measure with the tool at `path`, then judge."""
+        raise NotImplementedError
+
+
+def program(settings: Mapping[str, Any]) -> str:
+    """The path of nvidia-smi; empty where the site has none."""
+    return settings.get("gpu-check", {}).get("tool") or ""
+
+
+def query(path: str, what: str, fields: Sequence[str]) -> Answer:
+    """The answer to `--query-<what>` for these fields, the bus id first. ValueError where it failed altogether."""
+    output = tool.run(path, f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits")
+    answer = parse(output.text, len(fields))
+    if output.status != 0 and not answer.rows:
+        raise tool.useless(path, output)
+    return answer
+
+
+def parse(text: str, columns: int) -> Answer:
+    """The rows of so many columns that begin with a bus id, as no complaint does; the last one may hold commas."""
+    rows, said = [], []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        cells = tuple(cell.strip() for cell in line.split(",", columns - 1))
+        if len(cells) == columns and is_bus(cells[0]):
+            rows.append((bus(cells[0]), *cells[1:]))
+        else:
+            said.append(line)
+    return Answer(tuple(rows), tuple(said))
+
+
+def is_bus(cell: str) -> bool:
+    """Whether this is a bus id, `00000000:5F:00.0`."""
+    return cell.count(":") == 2 and not set(cell) - set("0123456789abcdefABCDEF:.")
+
+
+def bus(cell: str) -> str:
+    """A bus id as the kernel writes it, `0000:5f:00.0`; nvidia-smi has eight digits of the domain, in capitals."""
+    domain, _, rest = cell.lower().partition(":")
+    return f"{domain.lstrip('0'):0>4}:{rest}"
+
+
+def number(cell: str) -> int | None:
+    """A count; None where the GPU has no such counter. Raises ValueError for `[Unknown Error]`, `[GPU is lost]`, ..."""
+    if cell in NOT_SUPPORTED:
+        return None
+    if not cell.isdecimal():
+        raise ValueError(f"nvidia-smi says {cell!r} where a number is wanted")
+    return int(cell)
+
+
+def yes(cell: str) -> bool | None:
+    """`Yes` and `No`, `1` and `0` in older drivers; None where not supported. Raises ValueError for anything else."""
+    if cell in NOT_SUPPORTED:
+        return None
+    words = {"yes": True, "1": True, "no": False, "0": False}
+    if cell.lower() not in words:
+        raise ValueError(f"nvidia-smi says {cell!r} where yes or no is wanted")
+    return words[cell.lower()]
+
+
+def by_minor(directory: str = DRIVER) -> dict[int, str]:
+    """The bus id of each /dev/nvidia<minor>, as the driver says: nvidia-smi's index may be another number."""
+    found: dict[int, str] = {}
+    for name in os.listdir(directory):  # noqa: PTH208 - as in prechecks.gpu
+        with open(f"{directory}/{name}/information", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+            values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+        if values.get("Device Minor", "").isdigit():
+            found[int(values["Device Minor"])] = name.lower()
+    return found
