@@ -8,6 +8,7 @@ from prechecks.check import Check
 from prechecks.disk import DiskSize
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
+from prechecks.inodes import Inodes
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -19,6 +20,9 @@ CHECKS: tuple[Check, ...] = (
     DiskSize("cache", "/cache"),
     Ulimit(),
     GpuCheck(),
+    Inodes("root", "/"),
+    Inodes("shm", "/dev/shm"),  # noqa: S108 - the same
+    Inodes("cache", "/cache"),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -46,6 +46,7 @@ def test_defaults_compiled() -> None:
             },
             "gpu-check": {"device": "/dev/nvidia%d", "count": None},
             "dns": {"hosts_files": ["/etc/volcano/*.host"]},
+            "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01},
         },
     }
 
@@ -64,6 +65,7 @@ def test_all_keys(tmp_path: Path) -> None:
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
           gpu-check: {device: "/dev/gpu%d", count: 8}
           dns: {hosts_files: [/a, /b]}
+          inodes: {root: 0.5, shm: 0, cache: null}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -86,6 +88,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
             "gpu-check": {"device": "/dev/gpu%d", "count": 8},
             "dns": {"hosts_files": ["/a", "/b"]},
+            "inodes": {"root": 0.5, "shm": 0.0, "cache": None},
         },
     }
 
