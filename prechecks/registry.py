@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from prechecks.check import Check
-from prechecks.disk import DiskSize
+from prechecks.disk import DiskSize, DiskSizePaths
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
 from prechecks.inodes import Inodes
@@ -23,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     Inodes("root", "/"),
     Inodes("shm", "/dev/shm"),  # noqa: S108 - the same
     Inodes("cache", "/cache"),
+    DiskSizePaths(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

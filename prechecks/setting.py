@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SIZE = "size"  # 512MB, 32GB; compiled to bytes
 SECONDS = "seconds"  # 10s, 2m; compiled to seconds
+SPACES = "spaces"  # texts such as /scratch 100GB; compiled to pairs of a path and bytes
 COUNT = "count"  # a whole number from 0
 SHARE = "share"  # 0 to 1
 TEXT = "text"

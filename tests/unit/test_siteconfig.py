@@ -8,7 +8,7 @@ import pytest
 
 from slurm_plugin import siteconfig
 from slurm_plugin.errors import UsageError
-from slurm_plugin.siteconfig import SiteConfig, compiled, load, seconds, size_bytes
+from slurm_plugin.siteconfig import SiteConfig, compiled, load, seconds, size_bytes, space
 
 GB = 1024**3
 
@@ -37,7 +37,7 @@ def test_defaults_compiled() -> None:
         "prechecks": {
             "deadline_s": 10.0,
             "mandatory": [],
-            "disk-size": {"root": 32 * GB, "shm": GB, "cache": 32 * GB},
+            "disk-size": {"root": 32 * GB, "shm": GB, "cache": 32 * GB, "paths": []},
             "ulimit": {
                 "max_locked_memory_kb": 16000,
                 "open_files": 1000000,
@@ -61,7 +61,7 @@ def test_all_keys(tmp_path: Path) -> None:
         prechecks:
           deadline: 2m
           mandatory: [dns]
-          disk-size: {root: 1.5TB, shm: 512 MB, cache: null}
+          disk-size: {root: 1.5TB, shm: 512 MB, cache: null, paths: [/scratch 100GB, /a b 1 MB]}
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
           gpu-check: {device: "/dev/gpu%d", count: 8}
           dns: {hosts_files: [/a, /b]}
@@ -84,7 +84,12 @@ def test_all_keys(tmp_path: Path) -> None:
         "prechecks": {
             "deadline_s": 120.0,
             "mandatory": ["dns"],
-            "disk-size": {"root": 1536 * GB, "shm": 512 * 1024**2, "cache": None},
+            "disk-size": {
+                "root": 1536 * GB,
+                "shm": 512 * 1024**2,
+                "cache": None,
+                "paths": [["/scratch", 100 * GB], ["/a b", 1024**2]],
+            },
             "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
             "gpu-check": {"device": "/dev/gpu%d", "count": 8},
             "dns": {"hosts_files": ["/a", "/b"]},
@@ -103,6 +108,10 @@ def test_all_keys(tmp_path: Path) -> None:
         ("prechecks: {disk_size: {root: 1GB}}", "prechecks.disk_size: unknown key; accepted: "),
         ("prechecks: {ulimit: {open_files: many}}", "prechecks.ulimit.open_files: found 'many'; accepted: a whole"),
         ("prechecks: {disk-size: {shm: 1 gigabyte}}", "prechecks.disk-size.shm: found '1 gigabyte'; accepted: a size"),
+        (
+            "prechecks: {disk-size: {paths: [/b 1GB, /a]}}",
+            "prechecks.disk-size.paths: found '/a'; accepted: a path and",
+        ),
         ("prechecks: {deadline: 10}", "prechecks.deadline: found '10'; accepted: a time such as 10s or 2m"),
         ("prechecks: {deadline: 10h}", "prechecks.deadline: found '10h'; accepted: a time such as 10s or 2m"),
         ("prechecks: {gpu-check: {device: /dev/x}}", "prechecks.gpu-check.device: found '/dev/x'; accepted: a path"),
@@ -155,6 +164,13 @@ def test_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_size(text: str, expected: int) -> None:
     """Units are binary, as `df -h` counts."""
     assert size_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "/a", "1GB", "a 1GB", "/a 1GB\n", "/a\n1GB", "/a 1gb"])
+def test_no_space(text: str) -> None:
+    """A path and a size, or nothing."""
+    with pytest.raises(ValueError, match="is no path and size"):
+        space(text)
 
 
 @pytest.mark.parametrize("text", ["", "32", "32gb", "GB", "-1GB", "1e3GB", "32GB\n", "٣GB", "1.GB"])
