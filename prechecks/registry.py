@@ -9,6 +9,7 @@ from prechecks.disk import DiskSize, DiskSizePaths
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
 from prechecks.inodes import Inodes
+from prechecks.mounts import MountLocal, MountPaths
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -24,6 +25,8 @@ CHECKS: tuple[Check, ...] = (
     Inodes("shm", "/dev/shm"),  # noqa: S108 - the same
     Inodes("cache", "/cache"),
     DiskSizePaths(),
+    MountPaths(),
+    MountLocal(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -47,6 +47,7 @@ def test_defaults_compiled() -> None:
             "gpu-check": {"device": "/dev/nvidia%d", "count": None},
             "dns": {"hosts_files": ["/etc/volcano/*.host"]},
             "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01},
+            "mounts": {"paths": [], "read_only": [], "local": True},
         },
     }
 
@@ -66,6 +67,7 @@ def test_all_keys(tmp_path: Path) -> None:
           gpu-check: {device: "/dev/gpu%d", count: 8}
           dns: {hosts_files: [/a, /b]}
           inodes: {root: 0.5, shm: 0, cache: null}
+          mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -94,6 +96,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "gpu-check": {"device": "/dev/gpu%d", "count": 8},
             "dns": {"hosts_files": ["/a", "/b"]},
             "inodes": {"root": 0.5, "shm": 0.0, "cache": None},
+            "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
         },
     }
 

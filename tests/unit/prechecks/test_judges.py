@@ -174,6 +174,8 @@ def test_the_registry() -> None:
         "inodes.shm",
         "inodes.cache",
         "disk-size.paths",
+        "mounts.paths",
+        "mounts.local",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)
