@@ -9,6 +9,7 @@ from prechecks.disk import DiskSize, DiskSizePaths
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
 from prechecks.inodes import Inodes
+from prechecks.memory import Memory
 from prechecks.mounts import MountLocal, MountPaths
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
@@ -27,6 +28,7 @@ CHECKS: tuple[Check, ...] = (
     DiskSizePaths(),
     MountPaths(),
     MountLocal(),
+    Memory(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

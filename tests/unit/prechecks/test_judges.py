@@ -176,6 +176,7 @@ def test_the_registry() -> None:
         "disk-size.paths",
         "mounts.paths",
         "mounts.local",
+        "memory",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)
