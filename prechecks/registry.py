@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from prechecks.check import Check
+from prechecks.clock import Clock
 from prechecks.disk import DiskSize, DiskSizePaths
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
@@ -29,6 +30,7 @@ CHECKS: tuple[Check, ...] = (
     MountPaths(),
     MountLocal(),
     Memory(),
+    Clock(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -49,6 +49,7 @@ def test_defaults_compiled() -> None:
             "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01},
             "mounts": {"paths": [], "read_only": [], "local": True},
             "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None},
+            "clock": {"error": None},
         },
     }
 
@@ -70,6 +71,7 @@ def test_all_keys(tmp_path: Path) -> None:
           inodes: {root: 0.5, shm: 0, cache: null}
           mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
           memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000}
+          clock: {error: 0.5s}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -100,6 +102,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "inodes": {"root": 0.5, "shm": 0.0, "cache": None},
             "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
             "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000},
+            "clock": {"error": 0.5},
         },
     }
 

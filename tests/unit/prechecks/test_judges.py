@@ -177,6 +177,7 @@ def test_the_registry() -> None:
         "mounts.paths",
         "mounts.local",
         "memory",
+        "clock",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)
