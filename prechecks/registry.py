@@ -12,6 +12,7 @@ from prechecks.gpu import GpuCheck
 from prechecks.inodes import Inodes
 from prechecks.memory import Memory
 from prechecks.mounts import MountLocal, MountPaths
+from prechecks.processes import Processes
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -31,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     MountLocal(),
     Memory(),
     Clock(),
+    Processes(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

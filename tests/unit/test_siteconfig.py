@@ -50,6 +50,7 @@ def test_defaults_compiled() -> None:
             "mounts": {"paths": [], "read_only": [], "local": True},
             "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None},
             "clock": {"error": None},
+            "processes": {"zombies": None, "stuck": None},
         },
     }
 
@@ -72,6 +73,7 @@ def test_all_keys(tmp_path: Path) -> None:
           mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
           memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000}
           clock: {error: 0.5s}
+          processes: {zombies: 100, stuck: 10}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -103,6 +105,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
             "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000},
             "clock": {"error": 0.5},
+            "processes": {"zombies": 100, "stuck": 10},
         },
     }
 

@@ -178,6 +178,7 @@ def test_the_registry() -> None:
         "mounts.local",
         "memory",
         "clock",
+        "processes",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)
