@@ -13,6 +13,7 @@ from prechecks.inodes import Inodes
 from prechecks.memory import Memory
 from prechecks.mounts import MountLocal, MountPaths
 from prechecks.processes import Processes
+from prechecks.services import Services
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -33,6 +34,7 @@ CHECKS: tuple[Check, ...] = (
     Memory(),
     Clock(),
     Processes(),
+    Services(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -51,6 +51,7 @@ def test_defaults_compiled() -> None:
             "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None},
             "clock": {"error": None},
             "processes": {"zombies": None, "stuck": None},
+            "services": {"pid_files": [], "units": []},
         },
     }
 
@@ -74,6 +75,7 @@ def test_all_keys(tmp_path: Path) -> None:
           memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000}
           clock: {error: 0.5s}
           processes: {zombies: 100, stuck: 10}
+          services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -106,6 +108,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000},
             "clock": {"error": 0.5},
             "processes": {"zombies": 100, "stuck": 10},
+            "services": {"pid_files": ["/run/a.pid"], "units": ["munge", "sssd.service"]},
         },
     }
 

@@ -179,6 +179,7 @@ def test_the_registry() -> None:
         "memory",
         "clock",
         "processes",
+        "services",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)
