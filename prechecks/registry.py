@@ -12,6 +12,7 @@ from prechecks.gpu import GpuCheck
 from prechecks.inodes import Inodes
 from prechecks.memory import Memory
 from prechecks.mounts import MountLocal, MountPaths
+from prechecks.ports import Ports
 from prechecks.processes import Processes
 from prechecks.services import Services
 from prechecks.setting import Setting
@@ -35,6 +36,7 @@ CHECKS: tuple[Check, ...] = (
     Clock(),
     Processes(),
     Services(),
+    Ports(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -21,6 +21,7 @@ from slurm_plugin.validate import Problem
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
 DEFAULT_ROOT = "/etc/slurm/slurm_plugin"
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KB|MB|GB|TB)", re.ASCII)
+_PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _SECONDS = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m)", re.ASCII)
 _SPACE = re.compile(rf"(/[^\0\n]*?) ({_SIZE.pattern})", re.ASCII)
 _UNITS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
@@ -48,6 +49,7 @@ KINDS: Final[Mapping[str, Any]] = {
     setting.SECONDS: Seconds,
     setting.SPACES: tuple[str, ...],
     setting.COUNT: Count,
+    setting.PORTS: tuple[str, ...],
     setting.SHARE: Share,
     setting.TEXT: str,
     setting.TEXTS: tuple[str, ...],
@@ -147,6 +149,10 @@ def _wrong(own: Setting, value: Any) -> Iterator[str]:
         for text in value:
             if not _SPACE.fullmatch(text):
                 yield f"found {text!r}; accepted: a path and a size such as /scratch 100GB"
+    if own.kind == setting.PORTS:
+        for text in value:
+            if not _PORT.fullmatch(text) or int(text) > 65535:
+                yield f"found {text!r}; accepted: a number from 1 to 65535"
 
 
 def compiled(config: SiteConfig) -> dict[str, Any]:
@@ -181,6 +187,7 @@ def _plain(each: Setting, value: Any) -> Any:
     plain: Mapping[str, Callable[[Any], Any]] = {
         setting.SIZE: size_bytes,
         setting.SECONDS: seconds,
+        setting.PORTS: lambda texts: [int(text) for text in texts],
         setting.SPACES: lambda texts: [space(text) for text in texts],
         setting.FLAG: lambda word: word == "yes",
         setting.NODES: nodelist.expand,

@@ -52,6 +52,7 @@ def test_defaults_compiled() -> None:
             "clock": {"error": None},
             "processes": {"zombies": None, "stuck": None},
             "services": {"pid_files": [], "units": []},
+            "ports": {"listening": []},
         },
     }
 
@@ -76,6 +77,7 @@ def test_all_keys(tmp_path: Path) -> None:
           clock: {error: 0.5s}
           processes: {zombies: 100, stuck: 10}
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
+          ports: {listening: [22, 6818]}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -109,6 +111,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "clock": {"error": 0.5},
             "processes": {"zombies": 100, "stuck": 10},
             "services": {"pid_files": ["/run/a.pid"], "units": ["munge", "sssd.service"]},
+            "ports": {"listening": [22, 6818]},
         },
     }
 
@@ -127,6 +130,11 @@ def test_all_keys(tmp_path: Path) -> None:
             "prechecks: {disk-size: {paths: [/b 1GB, /a]}}",
             "prechecks.disk-size.paths: found '/a'; accepted: a path and",
         ),
+        (
+            "prechecks: {ports: {listening: [22, ssh]}}",
+            "prechecks.ports.listening: found 'ssh'; accepted: a number from",
+        ),
+        ("prechecks: {ports: {listening: [65536]}}", "prechecks.ports.listening: found '65536'; accepted: a number"),
         ("prechecks: {deadline: 10}", "prechecks.deadline: found '10'; accepted: a time such as 10s or 2m"),
         ("prechecks: {deadline: 10h}", "prechecks.deadline: found '10h'; accepted: a time such as 10s or 2m"),
         ("prechecks: {gpu-check: {device: /dev/x}}", "prechecks.gpu-check.device: found '/dev/x'; accepted: a path"),

@@ -180,6 +180,7 @@ def test_the_registry() -> None:
         "clock",
         "processes",
         "services",
+        "ports",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)
