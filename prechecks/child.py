@@ -85,6 +85,7 @@ def _work_and_exit(work: Callable[[Callable[[bytes], None]], bytes], write: int)
     try:
         os.setsid()
         os.dup2(write, _RESULT)  # first: `write` may be 0, 1 or 2 where the hook was started with those closed
+        os.set_inheritable(_RESULT, False)  # noqa: FBT003 - its only form; a script that a check runs has no part in it
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(null, standard)

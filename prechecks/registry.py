@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from prechecks.check import Check
 from prechecks.clock import Clock
+from prechecks.command import Command
 from prechecks.disk import DiskSize, DiskSizePaths
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
@@ -37,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     Processes(),
     Services(),
     Ports(),
+    Command(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -53,6 +53,7 @@ def test_defaults_compiled() -> None:
             "processes": {"zombies": None, "stuck": None},
             "services": {"pid_files": [], "units": []},
             "ports": {"listening": []},
+            "command": {"run": [], "timeout": 5.0},
         },
     }
 
@@ -78,6 +79,7 @@ def test_all_keys(tmp_path: Path) -> None:
           processes: {zombies: 100, stuck: 10}
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
           ports: {listening: [22, 6818]}
+          command: {run: [/etc/checks/scratch], timeout: 3s}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -112,6 +114,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "processes": {"zombies": 100, "stuck": 10},
             "services": {"pid_files": ["/run/a.pid"], "units": ["munge", "sssd.service"]},
             "ports": {"listening": [22, 6818]},
+            "command": {"run": ["/etc/checks/scratch"], "timeout": 3.0},
         },
     }
 

@@ -181,6 +181,7 @@ def test_the_registry() -> None:
         "processes",
         "services",
         "ports",
+        "command",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)
