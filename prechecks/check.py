@@ -3,7 +3,7 @@ and a pure `judge` of plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from prechecks.setting import HOOKS, Setting
 from prechecks.verdict import JOB_PROBLEM, NO_PROBLEM, NODE_PROBLEM, Context, Finding
@@ -28,6 +28,7 @@ class Check:
     hooks: tuple[str, ...] = HOOKS  # where it is looked at unless the site says else
     condition: str  # why it is skipped where it does not apply, for people
     forked = True  # False only where measuring can never hang: no file system, no network
+    listener: Callable[[str], None] | None = None  # set by the runner, in the child alone
 
     def own(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Its part of the compiled site file."""
@@ -62,6 +63,11 @@ class Check:
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """Measure, then judge. May hang or raise: the runner sees to it."""
         raise NotImplementedError
+
+    def doing(self, what: str) -> None:
+        """Say what `look` turns to next. Where it hangs there, its `timeout` names it."""
+        if self.listener:
+            self.listener(what)
 
     def mandatory(self, settings: Mapping[str, Any]) -> bool:
         """Whether the site wants this item for every job."""

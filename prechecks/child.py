@@ -22,9 +22,12 @@ _NAP_S = 0.0005
 
 
 class Child:
-    """Forks, calls `work` there and collects the bytes that it returns. Raises OSError where no process can be made."""
+    """Forks, calls `work` there and collects the bytes that it returns, after those that it gave to its argument.
 
-    def __init__(self, work: Callable[[], bytes]) -> None:
+    Raises OSError where no process can be made.
+    """
+
+    def __init__(self, work: Callable[[Callable[[bytes], None]], bytes]) -> None:
         self.start = time.monotonic()
         self.output = b""
         self.open = True  # until the child has closed its end of the pipe
@@ -76,19 +79,24 @@ class Child:
         os.close(self.pipe)
 
 
-def _work_and_exit(work: Callable[[], bytes], write: int) -> Never:
+def _work_and_exit(work: Callable[[Callable[[bytes], None]], bytes], write: int) -> Never:
     """The child's whole life."""
     code = 1
     try:
         os.setsid()
         os.dup2(write, _RESULT)  # first: `write` may be 0, 1 or 2 where the hook was started with those closed
+        os.set_inheritable(_RESULT, False)  # noqa: FBT003 - its only form; a script that a check runs has no part in it
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(null, standard)
         os.closerange(_RESULT + 1, _MAX_FILES)
-        output = work()
-        while output:
-            output = output[os.write(_RESULT, output) :]
+        _say(work(_say))
         code = 0
     finally:
         os._exit(code)
+
+
+def _say(output: bytes) -> None:
+    """Hand it to the parent."""
+    while output:
+        output = output[os.write(_RESULT, output) :]

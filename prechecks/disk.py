@@ -1,13 +1,13 @@
-"""`disk-size root|shm|cache`: space available to users must be more than the threshold (row A3)."""
+"""`disk-size root|shm|cache|paths`: space available to users must be more than the threshold (row A3)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prechecks import units
 from prechecks.check import Check
-from prechecks.setting import SIZE, Setting
+from prechecks.setting import SIZE, SPACES, Setting
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ class DiskSize(Check):
         "root": Setting(SIZE, "32GB", "space on / must be more; null: not checked", optional=True),
         "shm": Setting(SIZE, "1GB", "space on /dev/shm must be more; null: not checked", optional=True),
         "cache": Setting(SIZE, "32GB", "space on /cache must be more; null: not checked", optional=True),
+        "paths": Setting(SPACES, (), "further paths and the space that there must be more of: `/scratch 100GB`"),
     }
     problem = NODE_PROBLEM
     condition = "no threshold on this site"
@@ -41,6 +42,32 @@ class DiskSize(Check):
         return judge(available(self.path), settings["disk-size"][self.name])
 
 
+class DiskSizePaths(Check):
+    """All of `settings["disk-size"]["paths"]`, pairs of a path and bytes, one after the other.
+
+    Shared: such a path is often a file system of the whole cluster.
+    """
+
+    item = "disk-size.paths"
+    section = "disk-size"
+    settings = DiskSize.settings
+    problem = NODE_PROBLEM
+    shared = True
+    condition = "no further paths on this site"
+
+    def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
+        """Wherever the site names some."""
+        return bool(self.own(settings).get("paths"))
+
+    def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """More available than each threshold."""
+        found = []
+        for path, threshold in self.own(settings)["paths"]:
+            self.doing(path)
+            found.append((path, judge(available(path), threshold)))
+        return judge_all(found)
+
+
 def available(path: str) -> int | None:
     """Bytes that a user without privileges can still write under `path`, None without it. May hang on a dead mount."""
     try:
@@ -56,3 +83,10 @@ def judge(available_bytes: int | None, threshold: int) -> Finding:
         return Finding(FAILED, "no such directory", None, threshold)
     verdict = OK if available_bytes > threshold else FAILED
     return Finding(verdict, units.compare_sizes(available_bytes, threshold), available_bytes, threshold)
+
+
+def judge_all(found: Sequence[tuple[str, Finding]]) -> Finding:
+    """`/scratch: 512 MB < 1 GB` names those that fail, all of them where none does."""
+    low = [(path, finding) for path, finding in found if finding.verdict == FAILED]
+    message = ", ".join(f"{path}: {finding.message}" for path, finding in low or found)
+    return Finding(FAILED if low else OK, message, len(found) - len(low), len(found))

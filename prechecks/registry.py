@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from prechecks.amd import AmdCheck
 from prechecks.check import Check
-from prechecks.disk import DiskSize
+from prechecks.clock import Clock
+from prechecks.command import Command
+from prechecks.disk import DiskSize, DiskSizePaths
 from prechecks.dns import Dns
 from prechecks.gpu import GpuCheck
 from prechecks.gpu_ecc import GpuEcc
@@ -15,9 +17,15 @@ from prechecks.gpu_processes import GpuProcesses
 from prechecks.gpu_remap import GpuRemap
 from prechecks.gpu_xid import GpuXid
 from prechecks.infiniband import Infiniband
+from prechecks.inodes import Inodes
+from prechecks.memory import Memory
 from prechecks.mlu import MluCheck
+from prechecks.mounts import MountLocal, MountPaths
 from prechecks.nic import Nic
 from prechecks.npu import NpuCheck
+from prechecks.ports import Ports
+from prechecks.processes import Processes
+from prechecks.services import Services
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
@@ -39,6 +47,18 @@ CHECKS: tuple[Check, ...] = (
     NpuCheck(),
     MluCheck(),
     AmdCheck(),
+    Inodes("root", "/"),
+    Inodes("shm", "/dev/shm"),  # noqa: S108 - the same
+    Inodes("cache", "/cache"),
+    DiskSizePaths(),
+    MountPaths(),
+    MountLocal(),
+    Memory(),
+    Clock(),
+    Processes(),
+    Services(),
+    Ports(),
+    Command(),
 )
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}

@@ -6,7 +6,7 @@ import json
 import os
 import select
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from prechecks.check import Check
 from prechecks.child import Child
@@ -55,7 +55,7 @@ def run(
             verdicts[check.item] = _verdict(check, means[check], _sent(children[check]), children[check].start)
         for check, child in children.items():
             if child.open:
-                finding = Finding(TIMEOUT, f"no answer within {limit:g} s", None, limit)
+                finding = Finding(TIMEOUT, f"no answer within {limit:g} s{_last_doing(child)}", None, limit)
                 verdicts[check.item] = _verdict(check, means[check], finding, child.start)
     finally:
         _leave(children.values())
@@ -94,9 +94,17 @@ def _broken(error: Exception) -> Finding:
 
 
 def _start(check: Check, context: Context, settings: Mapping[str, Any], children: dict[Check, Child]) -> Finding | None:
-    """Start the check in a child; a finding only where that is not possible."""
+    """Start the check in a child; a finding only where that is not possible.
+
+    What it writes is lines: what it is doing, as it says so, and at the end its finding.
+    """
+
+    def work(say: Callable[[bytes], None]) -> bytes:
+        check.listener = lambda what: say(f"{json.dumps(what)}\n".encode())
+        return json.dumps(_finding(check, context, settings)).encode()
+
     try:
-        children[check] = Child(lambda: json.dumps(_finding(check, context, settings)).encode())
+        children[check] = Child(work)
     except OSError as error:
         return _broken(error)
     return None
@@ -118,12 +126,18 @@ def _ended(children: Mapping[Check, Child], deadline: float) -> Iterator[Check]:
 def _sent(child: Child) -> Finding:
     """The finding that a child has written; `error` where it died before it could."""
     try:
-        return Finding(*json.loads(child.output))
+        return Finding(*json.loads(child.output.rpartition(b"\n")[2]))
     except (ValueError, TypeError):
         status = child.wait(time.monotonic() + REAP_S)
     if status is not None and os.WIFSIGNALED(status):
         return Finding(ERROR, f"the check was killed by signal {os.WTERMSIG(status)}")
     return Finding(ERROR, "the check ended without a result")
+
+
+def _last_doing(child: Child) -> str:
+    """What a child that has not ended said last: `: /scratch`; empty where it said nothing."""
+    said = child.output.split(b"\n")[:-1]
+    return f": {json.loads(said[-1])}" if said else ""
 
 
 def _leave(children: Collection[Child]) -> None:

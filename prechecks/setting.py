@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 SIZE = "size"  # 512MB, 32GB; compiled to bytes
 SECONDS = "seconds"  # 10s, 2m; compiled to seconds
+SPACES = "spaces"  # texts such as /scratch 100GB; compiled to pairs of a path and bytes
 COUNT = "count"  # a whole number from 0
+PORTS = "ports"  # numbers from 1 to 65535
 SHARE = "share"  # 0 to 1
 TEXT = "text"
 TEXTS = "texts"

@@ -21,7 +21,9 @@ from slurm_plugin.validate import Problem
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
 DEFAULT_ROOT = "/etc/slurm/slurm_plugin"
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KB|MB|GB|TB)", re.ASCII)
+_PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _SECONDS = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m)", re.ASCII)
+_SPACE = re.compile(rf"(/[^\0\n]*?) ({_SIZE.pattern})", re.ASCII)
 _UNITS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
 
 Count = Annotated[int, Meta(ge=0, description="a whole number from 0")]
@@ -45,7 +47,9 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 KINDS: Final[Mapping[str, Any]] = {
     setting.SIZE: Size,
     setting.SECONDS: Seconds,
+    setting.SPACES: tuple[str, ...],
     setting.COUNT: Count,
+    setting.PORTS: tuple[str, ...],
     setting.SHARE: Share,
     setting.TEXT: str,
     setting.TEXTS: tuple[str, ...],
@@ -131,11 +135,25 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
     for section, settings in prechecks.SECTIONS.items():
         part = msgspec.to_builtins(getattr(config.prechecks, section.replace("-", "_")))
         for name, each in {**settings, **setting.COMMON}.items():
-            if each.kind == setting.NODES and part[name] is not None:
-                try:
-                    nodelist.expand(part[name])
-                except HostfileError as error:
-                    yield Problem(("prechecks", section, name), f"found {error}; accepted: a node list such as n[1-4]")
+            for text in _wrong(each, part[name]):
+                yield Problem(("prechecks", section, name), text)
+
+
+def _wrong(own: Setting, value: Any) -> Iterator[str]:
+    """What is wrong with the texts of one setting, each for itself."""
+    if own.kind == setting.NODES and value is not None:
+        try:
+            nodelist.expand(value)
+        except HostfileError as error:
+            yield f"found {error}; accepted: a node list such as n[1-4]"
+    if own.kind == setting.SPACES:
+        for text in value:
+            if not _SPACE.fullmatch(text):
+                yield f"found {text!r}; accepted: a path and a size such as /scratch 100GB"
+    if own.kind == setting.PORTS:
+        for text in value:
+            if not _PORT.fullmatch(text) or int(text) > 65535:
+                yield f"found {text!r}; accepted: a number from 1 to 65535"
 
 
 def compiled(config: SiteConfig) -> dict[str, Any]:
@@ -171,6 +189,8 @@ def _plain(each: Setting, value: Any) -> Any:
     plain: Mapping[str, Callable[[Any], Any]] = {
         setting.SIZE: size_bytes,
         setting.SECONDS: seconds,
+        setting.PORTS: lambda texts: [int(text) for text in texts],
+        setting.SPACES: lambda texts: [space(text) for text in texts],
         setting.FLAG: lambda word: word == "yes",
         setting.NODES: nodelist.expand,
         setting.TEXTS: list,
@@ -185,6 +205,14 @@ def size_bytes(text: str) -> int:
     if not found:
         raise ValueError(f"{text!r} is no size")
     return int(float(found[1]) * 1024 ** _UNITS[found[2]])
+
+
+def space(text: str) -> tuple[str, int]:
+    """The path and the bytes of `/scratch 100GB`. Raises ValueError for any other text."""
+    found = _SPACE.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is no path and size")
+    return found[1], size_bytes(found[2])
 
 
 def seconds(text: str) -> float:

@@ -39,7 +39,8 @@ def main() -> int:
     node_directory.write(site["run_directory"], directory, node_directory.CONTEXT, _remembered(context), gid=gid)
     node_directory.write(site["run_directory"], directory, node_directory.REPORT, report.to_json(), gid=gid)
     for verdict in verdicts:
-        syslog.syslog(prechecks.line(context.node, verdict))
+        if verdict.verdict != prechecks.SKIPPED:
+            syslog.syslog(prechecks.line(context.node, verdict))
     reason = prechecks.reason(verdicts, job_id)
     if not reason:
         return 0

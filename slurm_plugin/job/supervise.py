@@ -201,7 +201,8 @@ class Supervisor:
             say(f"srun said: {answers.complaint}")
         for name, report in answers.reports.items():
             for verdict in report.items if report else ():
-                print(prechecks.line(name, verdict))
+                if verdict.verdict != prechecks.SKIPPED:
+                    print(prechecks.line(name, verdict))
             if report is None:
                 say(f"{name} did not answer")
         sys.stdout.flush()

@@ -9,7 +9,7 @@ import pytest
 from prechecks.gpu_xid import WHAT_TO_DO
 from slurm_plugin import siteconfig
 from slurm_plugin.errors import UsageError
-from slurm_plugin.siteconfig import SiteConfig, compiled, load, seconds, size_bytes
+from slurm_plugin.siteconfig import SiteConfig, compiled, load, seconds, size_bytes, space
 
 GB = 1024**3
 
@@ -39,7 +39,7 @@ def test_defaults_compiled() -> None:
             "deadline_s": 10.0,
             "mandatory": [],
             "state": "/run/slurm_plugin/state",
-            "disk-size": {"root": 32 * GB, "shm": GB, "cache": 32 * GB},
+            "disk-size": {"root": 32 * GB, "shm": GB, "cache": 32 * GB, "paths": []},
             "ulimit": {
                 "max_locked_memory_kb": 16000,
                 "open_files": 1000000,
@@ -84,6 +84,14 @@ def test_defaults_compiled() -> None:
                 "dropped": None,
                 "link_losses": None,
             },
+            "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01},
+            "mounts": {"paths": [], "read_only": [], "local": True},
+            "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None},
+            "clock": {"error": None},
+            "processes": {"zombies": None, "stuck": None},
+            "services": {"pid_files": [], "units": []},
+            "ports": {"listening": []},
+            "command": {"run": [], "timeout": 5.0},
         },
     }
 
@@ -98,7 +106,7 @@ def test_all_keys(tmp_path: Path) -> None:
         prechecks:
           deadline: 2m
           mandatory: [dns]
-          disk-size: {root: 1.5TB, shm: 512 MB, cache: null}
+          disk-size: {root: 1.5TB, shm: 512 MB, cache: null, paths: [/scratch 100GB, /a b 1 MB]}
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
           gpu-check: {device: "/dev/gpu%d", count: 8, tool: null}
           gpu-ecc: {volatile: null, aggregate: 10}
@@ -114,6 +122,14 @@ def test_all_keys(tmp_path: Path) -> None:
             local_link_integrity_errors: 8, excessive_buffer_overrun_errors: 9, port_xmit_discards: 10,
             local_ack_timeout_err: 11, packet_seq_err: 12, out_of_sequence: 13}
           nic: {interfaces: [eth0], speed: 1, mtu: 2, least_mtu: 3, window: 30s, errors: 4, dropped: 5, link_losses: 6}
+          inodes: {root: 0.5, shm: 0, cache: null}
+          mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
+          memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000}
+          clock: {error: 0.5s}
+          processes: {zombies: 100, stuck: 10}
+          services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
+          ports: {listening: [22, 6818]}
+          command: {run: [/etc/checks/scratch], timeout: 3s}
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -133,7 +149,12 @@ def test_all_keys(tmp_path: Path) -> None:
             "deadline_s": 120.0,
             "mandatory": ["dns"],
             "state": "/run/sp/state",
-            "disk-size": {"root": 1536 * GB, "shm": 512 * 1024**2, "cache": None},
+            "disk-size": {
+                "root": 1536 * GB,
+                "shm": 512 * 1024**2,
+                "cache": None,
+                "paths": [["/scratch", 100 * GB], ["/a b", 1024**2]],
+            },
             "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
             "gpu-check": {"device": "/dev/gpu%d", "count": 8, "tool": None},
             "gpu-ecc": {"volatile": None, "aggregate": 10},
@@ -173,6 +194,14 @@ def test_all_keys(tmp_path: Path) -> None:
                 "dropped": 5,
                 "link_losses": 6,
             },
+            "inodes": {"root": 0.5, "shm": 0.0, "cache": None},
+            "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
+            "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000},
+            "clock": {"error": 0.5},
+            "processes": {"zombies": 100, "stuck": 10},
+            "services": {"pid_files": ["/run/a.pid"], "units": ["munge", "sssd.service"]},
+            "ports": {"listening": [22, 6818]},
+            "command": {"run": ["/etc/checks/scratch"], "timeout": 3.0},
         },
     }
 
@@ -187,6 +216,15 @@ def test_all_keys(tmp_path: Path) -> None:
         ("prechecks: {disk_size: {root: 1GB}}", "prechecks.disk_size: unknown key; accepted: "),
         ("prechecks: {ulimit: {open_files: many}}", "prechecks.ulimit.open_files: found 'many'; accepted: a whole"),
         ("prechecks: {disk-size: {shm: 1 gigabyte}}", "prechecks.disk-size.shm: found '1 gigabyte'; accepted: a size"),
+        (
+            "prechecks: {disk-size: {paths: [/b 1GB, /a]}}",
+            "prechecks.disk-size.paths: found '/a'; accepted: a path and",
+        ),
+        (
+            "prechecks: {ports: {listening: [22, ssh]}}",
+            "prechecks.ports.listening: found 'ssh'; accepted: a number from",
+        ),
+        ("prechecks: {ports: {listening: [65536]}}", "prechecks.ports.listening: found '65536'; accepted: a number"),
         ("prechecks: {deadline: 10}", "prechecks.deadline: found '10'; accepted: a time such as 10s or 2m"),
         ("prechecks: {deadline: 10h}", "prechecks.deadline: found '10h'; accepted: a time such as 10s or 2m"),
         ("prechecks: {gpu-check: {device: /dev/x}}", "prechecks.gpu-check.device: found '/dev/x'; accepted: a path"),
@@ -239,6 +277,13 @@ def test_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_size(text: str, expected: int) -> None:
     """Units are binary, as `df -h` counts."""
     assert size_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "/a", "1GB", "a 1GB", "/a 1GB\n", "/a\n1GB", "/a 1gb"])
+def test_no_space(text: str) -> None:
+    """A path and a size, or nothing."""
+    with pytest.raises(ValueError, match="is no path and size"):
+        space(text)
 
 
 @pytest.mark.parametrize("text", ["", "32", "32gb", "GB", "-1GB", "1e3GB", "32GB\n", "٣GB", "1.GB"])

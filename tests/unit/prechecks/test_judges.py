@@ -40,6 +40,25 @@ def test_disk_of_the_example() -> None:
     assert disk.judge(GB // 2, GB).message == "512 MB < 1 GB"
 
 
+SCRATCH, DATA = ("/scratch", disk.judge(GB // 2, GB)), ("/data", disk.judge(3 * GB, GB))
+
+
+@pytest.mark.parametrize(
+    ("found", "finding"),
+    [
+        ([SCRATCH, DATA], Finding("failed", "/scratch: 512 MB < 1 GB", 1, 2)),
+        ([DATA, DATA], Finding("ok", "/data: 3 GB > 1 GB, /data: 3 GB > 1 GB", 2, 2)),
+        (
+            [SCRATCH, ("/x", disk.judge(None, 1))],
+            Finding("failed", "/scratch: 512 MB < 1 GB, /x: no such directory", 0, 2),
+        ),
+    ],
+)
+def test_disk_paths(found: list[tuple[str, Finding]], finding: Finding) -> None:
+    """Those that fail are named, and no other."""
+    assert disk.judge_all(found) == finding
+
+
 def test_ulimit_low() -> None:
     """Every limit that is too low is named, in the units of `ulimit -a`."""
     assert ulimit.judge(LOW, SEED) == Finding(
@@ -161,6 +180,18 @@ def test_the_registry() -> None:
         "npu-check",
         "mlu-check",
         "amd-check",
+        "inodes.root",
+        "inodes.shm",
+        "inodes.cache",
+        "disk-size.paths",
+        "mounts.paths",
+        "mounts.local",
+        "memory",
+        "clock",
+        "processes",
+        "services",
+        "ports",
+        "command",
     ]
     assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
     assert all(isinstance(check, Check) for check in CHECKS)

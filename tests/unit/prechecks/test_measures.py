@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import prechecks
 from prechecks import Context, disk, dns, gpu, ulimit
 
 
@@ -15,6 +16,16 @@ def test_available_space(tmp_path: Path) -> None:
     assert found is not None
     assert 0 < found <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
     assert disk.available(str(tmp_path / "missing")) is None
+
+
+def test_paths_that_the_site_names(tmp_path: Path) -> None:
+    """All of them, through the runner; skipped where it names none."""
+    check, missing = disk.DiskSizePaths(), str(tmp_path / "missing")
+    settings = {"deadline_s": 30.0, "disk-size": {"paths": [[str(tmp_path), 0], [missing, 1 << 30]]}}
+    (found,) = prechecks.run(Context("prolog", "n1"), settings, checks=[check])
+    assert found[:4] == ("disk-size.paths", "failed", "job_problem", f"{missing}: no such directory")
+    (found,) = prechecks.run(Context("prolog", "n1"), {"deadline_s": 30.0, "disk-size": {"paths": []}}, checks=[check])
+    assert (found.verdict, found.message) == ("skipped", "no further paths on this site")
 
 
 def test_devices(tmp_path: Path) -> None:

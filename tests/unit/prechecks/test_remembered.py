@@ -73,7 +73,7 @@ def test_modes(state: str, umask: int) -> None:
 def as_user(state: str, value: int) -> str:
     """What a look of the job's user finds."""
 
-    def work() -> bytes:
+    def work(_say: object) -> bytes:
         os.setgroups([])
         os.setgid(USER)
         os.setuid(USER)
@@ -207,7 +207,7 @@ def test_a_fifo_in_the_place_of_the_file_holds_nobody_up(state: str) -> None:
 def test_several_at_once(state: str) -> None:
     """Prologs of jobs that share the node: the file is whole whenever somebody looks."""
 
-    def work() -> bytes:
+    def work(_say: object) -> bytes:
         for value in range(200):
             look(state, value, limit=10**6)
         return b"done"
