@@ -18,7 +18,7 @@ USE_GPU = """bash -c 'echo "$(hostname) runs $SLURM_PLUGIN_ATTEMPT"; for i in $(
 
 
 def test_every_node_and_item_has_a_line_in_the_log(cluster: Sandbox) -> None:
-    """A job that asks for restarts finds a line per node and item that applies, with its keyword, before its program."""
+    """A job that asks for restarts finds a line per node and item that applies, with its keyword, before it runs."""
     job = submit(cluster, "lines", nodes=3, command=SAY, retries=1)
     assert job.end() == "COMPLETED"
     keywords = ("dns", "disk-size root", "disk-size shm", "disk-size cache", "gpu-check")
