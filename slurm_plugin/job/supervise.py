@@ -179,11 +179,16 @@ class Supervisor:
         return reason
 
     def _ask(self, hook: str, launcher: Launcher, *, again: bool) -> barrier.Answers:
-        """Ask every node; where none answers, `again` when Slurm does: no step starts while it is away."""
+        """Ask every node; where none answers, `again` when Slurm does: no step starts while it is away.
+
+        Not where it has taken the nodes back, which ends the steps before it ends us: a step would wait for them.
+        """
         question, command = self.preparation.question(hook), itself.command()
         answers = barrier.ask(question, command, self.job.nodes)
-        if again and answers.none and not launcher.told_to_end and self._job(launcher) is not None:
-            answers = barrier.ask(question, command, self.job.nodes)
+        if again and answers.none and not launcher.told_to_end:
+            job = self._job(launcher)
+            if job is not None and job.state == "RUNNING" and not launcher.told_to_end:
+                answers = barrier.ask(question, command, self.job.nodes)
         return answers
 
     def _job(self, launcher: Launcher) -> Job | None:

@@ -59,7 +59,7 @@ def traceback(site: Path, hook: str) -> None:
 def killed(site: Path, hook: str) -> None:
     """The hook's program ends as the OOM killer ends one."""
     path = site / "lib/slurm_plugin/hooks" / f"{hook}.py"
-    path.write_text("import os\nos.kill(os.getpid(), 9)\n" + path.read_text())
+    path.write_text(path.read_text().replace("\nimport os\n", "\nimport os\nos.kill(os.getpid(), 9)\n", 1))
 
 
 WHERE = {"prolog": ("n1", "n2"), "epilog": ("n1", "n2"), "epilog_slurmctld": ("ctl",)}
