@@ -10,6 +10,7 @@ import pytest
 from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import load
+from tests.cluster.command import until
 from tests.cluster.jobs import reasons
 
 pytestmark = pytest.mark.cluster
@@ -39,6 +40,7 @@ def test_a_link_that_was_lost_between_two_jobs_drains_its_node(strict: Sandbox) 
     assert reasons(strict) == {}
     strict.break_node("n2", "network-cut")
     strict.heal_node("n2")
+    until(lambda: strict.run(["cat", "/sys/class/net/eth0/operstate"], node="n2").stdout == "up\n", 10)
     strict.run(["srun", "--nodes=1", "--nodelist=n2", "--immediate=8", "true"], user="root", check=False)
     deadline = time.monotonic() + DEADLINE_S
     while not (found := reasons(strict)) and time.monotonic() < deadline:
