@@ -10,7 +10,7 @@
 | pending or running again, not counted | | Count: excluded nodes and the count in one update |
 | running again, or EXPEDITING; counted | | Drop |
 | pending, counted | held by Slurm, because too many of its starts failed | Unhold |
-| pending, counted | for less than `SETTLE_S` (`SETTLE_AFTER_DEATH_S`) | Wait: a node may hold the old credential |
+| pending, counted | for less than `settle_s` (`SETTLE_AFTER_DEATH_S`) | Wait: a node may hold the old credential |
 | pending, counted | for long enough | Start |
 """
 
@@ -24,11 +24,8 @@ from slurm_plugin import token
 from slurm_plugin.grant import Grant
 from slurm_plugin.slurm import ENDED, HELD, HELD_BY_LIMIT, UNKNOWN, Job, Node
 
-# A job's credential is revoked with a time in whole seconds: a run that starts in the same second on a node of the run
-# before fails and drains that node. Measured on three versions: of 21 starts all succeed after 1.2 s, 2 at once.
-SETTLE_S: Final = 1.2
 # After a node's death Slurm has asked the others more than once to end the job, and a late answer to that still meets
-# the new run: on 22.05 its prologs were not started after 1.2 s (2 of 2), and were after 2.2 s and more (6 of 6).
+# the new run: more than the release's own settle_s.
 SETTLE_AFTER_DEATH_S: Final = 4.0
 # REQUEUE_HOLD stays a job's state after its release, until it runs: the reason tells whether it is held.
 WAITING: Final = frozenset({"PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT", "EXPEDITING"})
@@ -88,11 +85,19 @@ class Cancel:
 Step = Wait | Drop | Count | Start | Unhold | Cancel
 
 
-def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Sequence[str], pending_s: float) -> Step:
+def step(
+    ended: Ended,
+    job: Job | None,
+    nodes: Mapping[str, Node],
+    excluded: Sequence[str],
+    pending_s: float,
+    *,
+    settle_s: float,
+) -> Step:
     """The next step for the job of a run that ended.
 
     `nodes`: the run's nodes as Slurm sees them. `excluded`: the job's own list, expanded. `pending_s`: for how long
-    the job has been seen pending.
+    the job has been seen pending. `settle_s`: the least of that, as this release of Slurm needs it.
     """
     if job is None or job.state in ENDED:
         return Drop("the job has ended")
@@ -107,7 +112,7 @@ def step(ended: Ended, job: Job | None, nodes: Mapping[str, Node], excluded: Seq
     if grant.counted >= run:
         if job.state not in WAITING or job.state == "EXPEDITING":  # which Slurm starts by itself, at once
             return Drop("it runs again")
-        return Unhold() if job.reason == HELD_BY_LIMIT else _counted(grant, pending_s)
+        return Unhold() if job.reason == HELD_BY_LIMIT else _counted(grant, pending_s, settle_s)
     faulty = faults(ended, job, nodes)
     if faulty is None:
         return Drop("this requeue is not ours")
@@ -130,8 +135,8 @@ def is_uncounted(job: Job | None) -> bool:
     return job is not None and grant is not None and grant.counted < job.restarts - 1
 
 
-def _counted(grant: Grant, pending_s: float) -> Step:
-    return Start() if pending_s >= (SETTLE_AFTER_DEATH_S if WENT_DOWN in grant.last else SETTLE_S) else Wait()
+def _counted(grant: Grant, pending_s: float, settle_s: float) -> Step:
+    return Start() if pending_s >= (SETTLE_AFTER_DEATH_S if WENT_DOWN in grant.last else settle_s) else Wait()
 
 
 def faults(ended: Ended, job: Job, nodes: Mapping[str, Node]) -> dict[str, str] | None:

@@ -28,7 +28,7 @@ class FakeSlurm:
         self.changes: list[tuple[object, ...]] = []
         self.questions: list[tuple[str, tuple[object, ...]]] = []
         self.refusals: dict[tuple[str, object], float] = {}
-        self.settings: dict[str, str] = {}
+        self.settings: dict[str, str] = {"SLURM_VERSION": "22.05.8"}
         self.up = True
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:

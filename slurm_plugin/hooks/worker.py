@@ -16,7 +16,7 @@ from hostfiles import HostfileError, nodelist
 from slurm_plugin import after_run, grant
 from slurm_plugin.after_run import WAITING, Cancel, Count, Drop, Ended, Start, Step, Unhold, Wait
 from slurm_plugin.hooks import spool
-from slurm_plugin.slurm import Job, Node, Slurm, SlurmError, connect
+from slurm_plugin.slurm import Job, Node, Slurm, SlurmError, connect, releases
 
 # How often Slurm is asked: quickly for a few jobs, once a second however many there are, and seldom where nothing has
 # happened for a while (a job stays COMPLETING for as long as a node of its does not answer).
@@ -77,6 +77,7 @@ def _empty(directory: Path, door: Slurm, clock: Callable[[], float], sleep: Call
     pending: dict[int, float] = {}  # job -> when it was first seen pending
     before: tuple[list[Ended], int] = ([], 0)  # what waited, and how many of it were pending
     changed = clock()
+    settle_s = _settle_s(door)
     while waiting := list(spool.entries(directory)):
         with _tried_again():
             jobs = door.jobs([ended.job_id for ended in waiting])
@@ -89,11 +90,20 @@ def _empty(directory: Path, door: Slurm, clock: Callable[[], float], sleep: Call
                     spool.remove(directory, ended)
                     continue
                 with _tried_again():  # each by itself: a job that Slurm refuses to change holds up no other
-                    if _served(ended, jobs.get(ended.job_id), nodes, door, pending=pending, now=clock()):
+                    if _served(ended, jobs.get(ended.job_id), nodes, door, settle_s, pending=pending, now=clock()):
                         spool.remove(directory, ended)
         if (waiting, len(pending)) != before:
             before, changed = (waiting, len(pending)), clock()
         sleep(_pause(len(waiting), clock() - changed))
+
+
+def _settle_s(door: Slurm) -> float:
+    """As this Slurm's release needs it; the longest where that cannot be told."""
+    try:
+        known = releases.of(door.version())
+    except SlurmError:
+        known = None
+    return known.settle_s if known else max(release.settle_s for release in releases.RELEASES)
 
 
 def _pause(waiting: int, quiet_s: float) -> float:
@@ -112,13 +122,21 @@ def _tried_again() -> Iterator[None]:
 
 
 def _served(
-    ended: Ended, job: Job | None, nodes: Mapping[str, Node], door: Slurm, *, pending: dict[int, float], now: float
+    ended: Ended,
+    job: Job | None,
+    nodes: Mapping[str, Node],
+    door: Slurm,
+    settle_s: float,
+    *,
+    pending: dict[int, float],
+    now: float,
 ) -> bool:
     """Take one step for a run that ended; whether it was the last."""
     if job and job.state in WAITING:
         pending.setdefault(job.id, now)
     excluded = nodelist.expand(job.excluded) if job and job.excluded else []
-    step = after_run.step(ended, job, nodes, excluded, now - pending.get(ended.job_id, now))
+    pending_s = now - pending.get(ended.job_id, now)
+    step = after_run.step(ended, job, nodes, excluded, pending_s, settle_s=settle_s)
     _apply(step, ended, job, door)
     last = isinstance(step, Drop | Start | Cancel)
     if last:

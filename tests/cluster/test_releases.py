@@ -15,7 +15,6 @@ from tests.cluster.jobs import Job, reasons, workdir
 
 pytestmark = pytest.mark.cluster
 
-SETTLE_S = 1.5  # seconds after which a requeued job may start again, see after_run.py
 TRIES = 5  # for what happens most times
 
 
@@ -51,7 +50,7 @@ def scontrol(box: Sandbox, *words: str, user: str = "slurm") -> bool:
 
 def start(job: Job) -> None:
     """Let a requeued job start as our worker does."""
-    time.sleep(SETTLE_S)
+    time.sleep(max(known.settle_s for known in releases.RELEASES))
     assert scontrol(job.box, "update", f"JobId={job.id}", "StartTime=now")
 
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from slurm_plugin.after_run import (
     SETTLE_AFTER_DEATH_S,
-    SETTLE_S,
     Cancel,
     Count,
     Drop,
@@ -25,6 +24,7 @@ from slurm_plugin.grant import Grant, written
 from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, Job, Node
 from tests import fakes
 
+SETTLE_S = 1.2
 ENDED_RUN = Ended(7, 1, ("n1", "n2"))
 BAD = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
 NODES = {"n1": fakes.node("n1"), "n2": fakes.node("n2", "IDLE", "DRAIN", reason=BAD)}
@@ -155,19 +155,21 @@ TABLE: dict[str, tuple[Job | None, dict[str, Node], float, Step]] = {
 @pytest.mark.parametrize(("job", "nodes", "pending_s", "expected"), TABLE.values(), ids=TABLE.keys())
 def test_table(job: Job | None, nodes: dict[str, Node], pending_s: float, expected: Step) -> None:
     """Each row of the table gives its one step, with everything that is written."""
-    assert step(ENDED_RUN, job, nodes, ["n8"], pending_s) == expected
+    assert step(ENDED_RUN, job, nodes, ["n8"], pending_s, settle_s=SETTLE_S) == expected
 
 
 def test_excluded_twice() -> None:
     """A node that is on the job's list already is not written a second time."""
-    counted = step(ENDED_RUN, given_job(), NODES, ["n2", "n8"], 0)
+    counted = step(ENDED_RUN, given_job(), NODES, ["n2", "n8"], 0, settle_s=SETTLE_S)
     assert counted == Count(COUNTED, ("n2", "n8"))
 
 
 def test_asked_without_a_node() -> None:
     """The supervisor may ask to run again and name no node: it counts, and nothing is left out."""
     job = given_job(comment="[sp1;retries=3;run=0]")
-    assert step(ENDED_RUN, job, FINE, [], 0) == Count(Grant(3, 1, (), "", "the job asked for it", 0), ())
+    assert step(ENDED_RUN, job, FINE, [], 0, settle_s=SETTLE_S) == Count(
+        Grant(3, 1, (), "", "the job asked for it", 0), ()
+    )
 
 
 FAULTS = {
@@ -240,7 +242,7 @@ def test_failures_without_end(granted: int, requeues: list[str]) -> None:
         bad = f"n{number}"
         ended = Ended(7, job.restarts, (bad,))
         node = fakes.node(bad) if kind == "not ours" else fakes.node(bad, "IDLE", "DRAIN", reason=BAD)
-        found = step(ended, job, {bad: node}, [], 0)
+        found = step(ended, job, {bad: node}, [], 0, settle_s=SETTLE_S)
         if kind == "not ours":
             assert found == NOT_OURS
         elif isinstance(found, Cancel):
@@ -253,6 +255,6 @@ def test_failures_without_end(granted: int, requeues: list[str]) -> None:
             assert found.grant.requeues == counted
             job = job._replace(admin_comment=written(job.admin_comment, found.grant))
             for _ in range(3):  # looking again counts nothing twice
-                again = step(ended, job, {bad: node}, [], 0)
+                again = step(ended, job, {bad: node}, [], 0, settle_s=SETTLE_S)
                 assert again == (Wait() if job.state == "PENDING" else Drop("it runs again"))
     pytest.fail(f"{counted} restarts of {granted} granted, and no end")

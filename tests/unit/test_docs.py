@@ -253,7 +253,9 @@ def test_fields_of_an_attempt() -> None:
 def test_settle_times() -> None:
     """Both times are the code's."""
     text = page("contract.md")
-    assert f"`SETTLE_S`, {after_run.SETTLE_S} s" in text
+    old, *later = (release.settle_s for release in RELEASES)
+    assert f"`settle_s` of the release ([slurm.md](slurm.md)), {old} s on 22.05, {later[0]} s later" in text
+    assert set(later) == {later[0]}
     assert f"`SETTLE_AFTER_DEATH_S`, {after_run.SETTLE_AFTER_DEATH_S} s" in text
 
 
@@ -270,6 +272,7 @@ def test_releases() -> None:
             str(release.launch_failure_limit or "no limit"),
             yes[release.lua_error_refuses_job],
             yes[release.reconfigure_starts_epilog_slurmctld],
+            f"{release.settle_s} s",
             yes[release.expedited_requeue],
         ]
 

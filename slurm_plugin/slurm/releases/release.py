@@ -25,5 +25,8 @@ class Release:
     lua_error_refuses_job: bool
     # Whether an EpilogSlurmctld that was not set when slurmctld started runs after `scontrol reconfigure`.
     reconfigure_starts_epilog_slurmctld: bool
+    # How many seconds a requeued job must have been pending before it may start on nodes of its last run, whose slurmd
+    # still knows the revoked credential.
+    settle_s: float
     # Whether `--requeue=expedite` exists (and is granted where SlurmctldParameters=enable_expedited_requeue is set).
     expedited_requeue: bool

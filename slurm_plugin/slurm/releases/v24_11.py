@@ -27,5 +27,6 @@ RELEASE: Final = Release(
     launch_failure_limit=5,
     lua_error_refuses_job=False,
     reconfigure_starts_epilog_slurmctld=True,
+    settle_s=1.2,
     expedited_requeue=False,
 )

@@ -32,7 +32,9 @@ def slow_squeue(tmp_path: Path) -> Path:
     directory.mkdir()
     script = f"#!/bin/sh\ntouch {tmp_path}/asked\nuntil [ -e {tmp_path}/go ]; do sleep 0.02; done\n"
     (directory / "squeue").write_text(script)
-    (directory / "squeue").chmod(0o755)
+    (directory / "scontrol").write_text("#!/bin/sh\necho 'SLURM_VERSION = 22.05.8'\n")
+    for program in directory.iterdir():
+        program.chmod(0o755)
     return directory
 
 

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.after_run import SETTLE_S, Ended
+from slurm_plugin.after_run import Ended
 from slurm_plugin.grant import Grant, parse, written
 from slurm_plugin.hooks import spool, worker
 from slurm_plugin.slurm import Job
+from slurm_plugin.slurm.releases import RELEASES
 from tests.fakes import FakeSlurm, job, node
 
+SETTLE_S = RELEASES[0].settle_s
 ENDED = Ended(7, 1, ("n1", "n2"))
 GRANTED = written("", Grant(3))
 COUNTED = Grant(3, 1, ("n2",), "", "n2: gpu-check: x", 0)
@@ -61,6 +63,17 @@ def test_count_then_wait_then_start(tmp_path: Path) -> None:
     assert all(changes == 1 for after_s, changes in history if after_s < SETTLE_S)
     assert history[-1][1] == 2
     assert list(spool.entries(tmp_path)) == []
+
+
+@pytest.mark.parametrize(("version", "settle_s"), [("22.05.8", 2.2), ("24.11.5", 1.2), ("26.05.3", 1.2), ("?", 2.2)])
+def test_how_long_it_settles(tmp_path: Path, version: str, settle_s: float) -> None:
+    """As the release needs it; the longest time where that cannot be told."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job()], [node("n1"), BAD])
+    door.settings["SLURM_VERSION"] = version
+    clock = serve(tmp_path, door)
+    assert door.changes[-1] == ("update_job", 7, {"StartTime": "now"})
+    assert settle_s <= clock.now - 1000.0 < settle_s + 3 * worker.FEW_EVERY_S
 
 
 def test_settling_begins_when_it_is_pending(tmp_path: Path) -> None:
