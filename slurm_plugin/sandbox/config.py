@@ -93,7 +93,7 @@ def hosts(addresses: Mapping[str, str]) -> str:
 
 
 def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
-    """The sandbox's site file: the defaults, less what this machine cannot meet.
+    """The sandbox's site file: the defaults, less what this machine cannot meet, and no cap on its few nodes.
 
     `python` is the machines' interpreter. `soft_limits` are in the units of the site file, -1 for unlimited. A
     threshold that this machine's own limit does not exceed becomes half of that limit.
@@ -113,5 +113,5 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
     own = {} if python == SiteConfig().python else {"python": python}
     return (
         "# Written by `slurm-plugin sandbox up`: the defaults, less what this machine cannot meet.\n"
-        + yaml.safe_dump(own | {"prechecks": checks}, sort_keys=False)
+        + yaml.safe_dump(own | {"drain_cap": 1, "prechecks": checks}, sort_keys=False)
     )

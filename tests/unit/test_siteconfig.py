@@ -32,6 +32,11 @@ def test_defaults_compiled() -> None:
         "v": 1,
         "infiniband_partitions": [],
         "max_retries": 128,
+        "drain_cap": 0.1,
+        "dry_run": False,
+        "notify": "",
+        "metrics_directory": "",
+        "periodic": {"failures": 3, "passes": 3},
         "slurm_bin": "/usr/bin",
         "run_directory": "/run/slurm_plugin",
         "spool_directory": "/var/spool/slurm_plugin",
@@ -103,6 +108,11 @@ def test_all_keys(tmp_path: Path) -> None:
         """
         infiniband_partitions: [ib, ib2]
         max_retries: 5
+        drain_cap: 0.5
+        dry_run: yes
+        notify: /etc/slurm/notify
+        metrics_directory: /var/lib/metrics
+        periodic: {interval: 90s, failures: 1, passes: 10}
         prechecks:
           deadline: 2m
           mandatory: [dns]
@@ -142,6 +152,11 @@ def test_all_keys(tmp_path: Path) -> None:
         "v": 1,
         "infiniband_partitions": ["ib", "ib2"],
         "max_retries": 5,
+        "drain_cap": 0.5,
+        "dry_run": True,
+        "notify": "/etc/slurm/notify",
+        "metrics_directory": "/var/lib/metrics",
+        "periodic": {"failures": 1, "passes": 10},
         "slurm_bin": "/opt/slurm/bin",
         "run_directory": "/run/sp",
         "spool_directory": "/var/sp",
