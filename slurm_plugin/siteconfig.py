@@ -19,6 +19,7 @@ from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
+LONGEST_INTERVAL_S: Final = 65535  # of HealthCheckInterval: slurmctld does not start with a longer one
 DEFAULT_ROOT = "/etc/slurm/slurm_plugin"
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KB|MB|GB|TB)", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
@@ -146,6 +147,9 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
             close = validate.nearest(item, items)
             yield Problem(("prechecks", "mandatory"), f"found {item!r}; accepted: {', '.join(items)}{close}")
 
+    if not 1 <= seconds(config.periodic.interval) <= LONGEST_INTERVAL_S:
+        text = f"found {config.periodic.interval!r}; accepted: a time from 1s to {LONGEST_INTERVAL_S}s"
+        yield Problem(("periodic", "interval"), text)
     for section, settings in prechecks.SECTIONS.items():
         part = msgspec.to_builtins(getattr(config.prechecks, section.replace("-", "_")))
         for name, each in {**settings, **setting.COMMON}.items():

@@ -225,6 +225,10 @@ def test_all_keys(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("max_retires: 3", "max_retires: unknown key; accepted: infiniband_partitions, max_retries, "),
+        ("periodic: {interval: 0.5s}", "periodic.interval: found '0.5s'; accepted: a time from 1s to 65535s"),
+        ("periodic: {interval: 1093m}", "periodic.interval: found '1093m'; accepted: a time from 1s to 65535s"),
+        ("periodic: {passes: 0}", "periodic.passes: found '0'; accepted: a whole number from 1"),
+        ("drain_cap: 10", "drain_cap: found '10'; accepted: a number from 0 to 1"),
         ("max_retries: 129", "max_retries: found '129'; accepted: a whole number from 0 to 128"),
         ("max_retries: -1", "max_retries: found '-1'; accepted: a whole number from 0 to 128"),
         ("infiniband_partitions: ib", "infiniband_partitions: found 'ib'; accepted: "),
