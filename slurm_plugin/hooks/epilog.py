@@ -38,7 +38,7 @@ def _recheck(site: dict[str, Any], directory: str, job_id: int) -> None:
         return
     context = prechecks.Context("epilog", facts["node"], (), tuple(facts["gpus"]), facts["infiniband"])
     verdicts = prechecks.run(context, site["prechecks"], items=prechecks.NODE_ITEMS)
-    published.write(site, prechecks.Report(context.node, job_id, context.hook, time.time(), verdicts))
+    published.metrics(site, prechecks.Report(context.node, job_id, context.hook, time.time(), verdicts))
     for verdict in prechecks.node_problems(verdicts):
         syslog.syslog(syslog.LOG_ERR, prechecks.line(context.node, verdict))
     reason = prechecks.reason(verdicts, job_id)

@@ -39,7 +39,6 @@ def main() -> int:
     marker = _loaded(state, draining.MARKER)
     context = prechecks.Context(HOOK, node, (), tuple(marker.get("gpus", ())), bool(marker.get("infiniband")))
     verdicts = prechecks.run(context, site["prechecks"])
-    published.write(site, prechecks.Report(node, None, HOOK, time.time(), verdicts))
     for verdict in verdicts:
         if verdict.verdict not in (prechecks.OK, prechecks.SKIPPED):  # the rest every few minutes would fill a log
             syslog.syslog(prechecks.line(node, verdict))
@@ -49,6 +48,9 @@ def main() -> int:
         seen.save(state, ROW, row._asdict())
     except OSError as error:
         syslog.syslog(syslog.LOG_ERR, f"this look cannot be remembered: {error}")
+    report = prechecks.Report(node, None, HOOK, time.time(), verdicts)
+    published.last(site, report)
+    published.metrics(site, report)
     _act(site, context, row, verdicts, unknown=bool(before) and not marker)
     return 0
 

@@ -1,7 +1,7 @@
-"""What a hook found, for others to read: the last report of each hook on this node, and metrics for Prometheus.
+"""What a hook found, for others to read: the last periodic report of this node, and metrics for Prometheus.
 
-Reports are `<run directory>/reports/<hook>.json`, root's and for everybody to read. Metrics are written where the
-site's node_exporter looks for them (its textfile collector), a file for each hook, whole or not at all.
+The report is `<run directory>/report.json`, root's and for everybody to read. Metrics are written where the site's
+node_exporter looks for them (its textfile collector), a file for each hook, whole or not at all.
 """
 
 from __future__ import annotations
@@ -21,26 +21,31 @@ if TYPE_CHECKING:
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def write(site: Mapping[str, Any], report: Report) -> None:
-    """Both; what cannot be written is logged, and harms nobody."""
-    try:
-        _put(remembered.opened(f"{site['run_directory']}/reports", make=True), f"{report.hook}.json", report.to_json())
-        metrics(site, report)
-    except OSError as error:
-        syslog.syslog(syslog.LOG_ERR, f"what was found cannot be published: {error}")
+REPORT = "report.json"
+
+
+def last(site: Mapping[str, Any], report: Report) -> None:
+    """This node's last report."""
+    _put(site["run_directory"], REPORT, report.to_json(), ours=True)
 
 
 def metrics(site: Mapping[str, Any], report: Report) -> None:
-    """The metrics alone, where the site wants them. Raises OSError."""
+    """The metrics, where the site wants them."""
     if site["metrics_directory"]:
         from prechecks.metrics import text  # noqa: PLC0415 - many sites have none
 
-        directory = os.open(site["metrics_directory"], _DIRECTORY)
-        _put(directory, f"slurm_plugin_{report.hook}.prom", text(report))
+        _put(site["metrics_directory"], f"slurm_plugin_{report.hook}.prom", text(report), ours=False)
 
 
-def _put(directory: int, file: str, content: str) -> None:
+def _put(path: str, file: str, content: str, *, ours: bool) -> None:
+    """What cannot be written is logged, and harms nobody. A directory of `ours` must be root's."""
     try:
-        remembered.write(directory, file, content)
-    finally:
-        os.close(directory)
+        directory = os.open(path, _DIRECTORY)
+        try:
+            if ours and os.fstat(directory).st_uid != os.geteuid():
+                raise PermissionError(f"{path}: not owned by root; remove it")
+            remembered.write(directory, file, content)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        syslog.syslog(syslog.LOG_ERR, f"what was found cannot be published: {error}")

@@ -154,7 +154,7 @@ def test_without_a_controller(clean: Sandbox, tmp_path: Path) -> None:
 def test_a_report_for_everybody(clean: Sandbox) -> None:
     """Users may read what the last look found."""
     look(clean, "n1")
-    text = clean.run(["cat", "/run/slurm_plugin/reports/periodic.json"], node="n1").stdout
+    text = clean.run(["cat", "/run/slurm_plugin/report.json"], node="n1").stdout
     items = {item["item"]: item["verdict"] for item in json.loads(text)["items"]}
     assert items["gpu-check"] == items["dns"] == "ok"
 

@@ -201,9 +201,9 @@ def test_what_is_published(machine: Machine, tmp_path: Path) -> None:
     """The report for everybody to read, and metrics where the site wants them; each replaced as a whole."""
     machine.site["metrics_directory"] = str(tmp_path)
     machine.look(FINE, BAD)
-    report = prechecks.Report.from_json((tmp_path / "run/reports/periodic.json").read_text())
+    report = prechecks.Report.from_json((tmp_path / "run/report.json").read_text())
     assert (report.node, report.job, report.hook, report.items) == ("n1", None, "periodic", BAD)
-    assert (tmp_path / "run/reports/periodic.json").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "run/report.json").stat().st_mode & 0o777 == 0o644
     assert 'failed{hook="periodic",item="gpu-check"} 1' in (tmp_path / "slurm_plugin_periodic.prom").read_text()
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["slurm_plugin_periodic.prom"]
 
