@@ -7,7 +7,8 @@
 | could not tell (timeout, error) | as nothing: it neither drains nor brings back, and leaves the row as it is |
 
 A node that we have drained is back after `passes` looks in a row at which every item that its reason names was ok and
-no item failed. One that could not be told, or was not looked at, ends the row: unknown is not healthy.
+no item failed. One that could not be told, or was not looked at, ends the row: unknown is not healthy. Nor is an event
+over because later looks see it no more.
 """
 
 import re
@@ -32,8 +33,13 @@ class Row(namedtuple("Row", "failures passes reason", defaults=({}, 0, ""))):
     reason: str
 
 
-def after(before: Row, verdicts: Sequence[Verdict], reason: str, items: Collection[str]) -> Row:
-    """The row with one look more. `reason`: why the node is out by our doing, or empty; `items`: the ids of all."""
+def after(
+    before: Row, verdicts: Sequence[Verdict], reason: str, items: Collection[str], events: Collection[str] = ()
+) -> Row:
+    """The row with one look more. `reason`: why the node is out by our doing, or empty; `items`: the ids of all.
+
+    `events`: the items for which no later look makes good.
+    """
     bad = {verdict.item for verdict in node_problems(verdicts)}
     known = {verdict.item for verdict in verdicts if verdict.failed or verdict.verdict in (OK, SKIPPED)}
     failures = {item: count for item, count in before.failures.items() if item not in known}
@@ -42,7 +48,7 @@ def after(before: Row, verdicts: Sequence[Verdict], reason: str, items: Collecti
         return Row(failures)
     fine = {verdict.item for verdict in verdicts if verdict.verdict == OK}
     names = named(reason, items)
-    good = not bad and bool(names) and names <= fine
+    good = not bad and bool(names) and names <= fine and names.isdisjoint(events)
     earlier = before.passes if before.reason == reason else 0
     return Row(failures, earlier + 1 if good else 0, reason)
 

@@ -109,9 +109,12 @@ def resume(door: Slurm, site: Mapping[str, Any], node: Node) -> None:
         door.update_node(name, Reason=" ")  # an empty one changes nothing there
 
 
-def mark(site: Mapping[str, Any], reason: str, context: Context) -> None:
-    """Remember on this node that we drained it, and for what; an empty reason: that we did not."""
-    facts = {"reason": reason, "gpus": list(context.gpus), "infiniband": context.infiniband}
+def mark(site: Mapping[str, Any], reason: str, context: Context, *, earlier: bool = False) -> None:
+    """Remember on this node that we drained it, and for what; an empty reason: that we did not.
+
+    `earlier`: that was before this boot.
+    """
+    facts = {"reason": reason, "gpus": list(context.gpus), "infiniband": context.infiniband, "earlier": earlier}
     try:
         seen.save(site["prechecks"]["state"], MARKER, facts)
     except OSError as error:

@@ -28,6 +28,7 @@ HOOK = "periodic"
 ROW = "periodic"  # in the state directory: what the looks before came to
 ITEMS = tuple(check.item for check in prechecks.CHECKS)
 SHARED = frozenset(check.item for check in prechecks.CHECKS if check.shared)
+EVENTS = frozenset(check.item for check in prechecks.CHECKS if check.event)
 SLURM_S = 5.0  # for each of at most five questions: slurmd kills this hook after 60 s
 
 
@@ -43,7 +44,8 @@ def main() -> int:
         if verdict.verdict not in (prechecks.OK, prechecks.SKIPPED):  # the rest every few minutes would fill a log
             syslog.syslog(prechecks.line(node, verdict))
     before = _loaded(state, ROW)
-    row = health.after(_row(before), verdicts, marker.get("reason", ""), ITEMS)
+    events = () if marker.get("earlier") else EVENTS
+    row = health.after(_row(before), verdicts, marker.get("reason", ""), ITEMS, events)
     try:
         seen.save(state, ROW, row._asdict())
     except OSError as error:
@@ -105,7 +107,7 @@ def _stand(door: Slurm, site: Mapping[str, Any], context: prechecks.Context, rea
     stands = node.standing_reason
     if stands != reason or not health.named(stands, ITEMS):  # resumed by hand, rewritten, or not known since the boot
         ours = stands if health.named(stands, ITEMS) and not reason else ""
-        draining.mark(site, ours, context)
+        draining.mark(site, ours, context, earlier=True)
     elif back and node.states & draining.LEFT_ALONE:
         syslog.syslog(f"{context.node} passes again and is left alone: {'+'.join(sorted(node.states))}")
     elif back:

@@ -75,6 +75,15 @@ def test_passes_in_a_row(looks: list[tuple[Verdict, ...]], passes: int) -> None:
     assert rows(*looks, reason=REASON).passes == passes
 
 
+def test_an_event_is_not_over() -> None:
+    """No row of good looks makes good for it; other items of the same reason do not help."""
+    row = Row()
+    for _ in range(9):
+        row = health.after(row, GOOD, REASON, ITEMS, {"gpu-check"})
+    assert row.passes == 0
+    assert health.after(row, GOOD, REASON, ITEMS, {"dns"}).passes == 1
+
+
 def test_another_reason_begins_another_row() -> None:
     """A prolog may drain the node for something else meanwhile."""
     row = rows(GOOD, GOOD, reason=REASON)

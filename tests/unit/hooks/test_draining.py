@@ -65,7 +65,7 @@ def test_drain(site: dict[str, Any]) -> None:
     assert before - 1 <= int(found[1]) <= time.time() + 1
     assert rest == [("drain", "n1", REASON), ("update_node", "n1", {"Comment": "rack 7"})]
     assert door.questions == [("nodes", ("n1",)), ("nodes", ())]
-    assert marker(site) == {"reason": REASON, "gpus": [2, 3], "infiniband": True}
+    assert marker(site) == {"reason": REASON, "gpus": [2, 3], "infiniband": True, "earlier": False}
 
 
 def test_drained_already_by_us(site: dict[str, Any]) -> None:

@@ -156,6 +156,17 @@ def test_a_boot_takes_the_marker_along(machine: Machine) -> None:
     assert machine.look(FINE) == [("resume", "n1")]
 
 
+def test_an_event(machine: Machine) -> None:
+    """An Xid is seen once. The node stays out however good later looks are, until it has booted."""
+    seen_once = (Verdict("gpu-xid", "failed", "node_problem", "Xid 48"), *FINE)
+    then = (Verdict("gpu-xid", "ok", "node_problem", "no Xid"), *FINE)
+    assert machine.look(seen_once) == [("drain", "n1", "slurm_plugin: gpu-xid: Xid 48")]
+    assert machine.look(*[then] * 9) == []
+    Path(machine.site["prechecks"]["state"], f"{draining.MARKER}.json").unlink()  # as a boot does
+    assert machine.look(*[then] * 3) == []
+    assert machine.look(then) == [("resume", "n1")]
+
+
 @pytest.mark.parametrize("reason", ["new disk", "Not responding", "slurm_plugin: dns: x; alice: wait"])
 def test_somebody_elses_drain_after_a_boot(machine: Machine, reason: str) -> None:
     """Stays."""
