@@ -7,7 +7,7 @@ import syslog
 import time
 from collections.abc import Mapping
 
-from prechecks import seen
+from prechecks import CHECKS, seen
 from prechecks.report import JOBS, OURS
 from slurm_plugin import cap
 from slurm_plugin.hooks import notify
@@ -27,7 +27,8 @@ LEFT_ALONE = frozenset(
         "POWERING_UP", "POWER_UP", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", UNKNOWN,
     }
 )  # fmt: skip
-MARKER = "drained"  # in the state directory: why we drained this node, and what it was looked at for
+# In the state directory: why we drained this node and what it was looked at for; why it should have been drained.
+MARKER, OWED = "drained", "owed"
 
 
 def may_drain(node: Node) -> bool:
@@ -44,9 +45,20 @@ def joined(reason: str, before: str) -> str:
 def drain(door: Slurm, site: Mapping[str, Any], context: Context, reason: str) -> bool:
     """Drain this node; whether it is out of service now, by us or by somebody else.
 
+    An event that did not drain it, and that no later look will see, is owed: the next periodic check tries again.
     It stays in service, which is logged, on a site's dry run, where as many are out as may be, where its state cannot
     be read, and where Slurm does not answer: a cap that cannot be looked at may be reached.
     """
+    out = _drained(door, site, context, reason)
+    events = {check.item.replace(".", " ") for check in CHECKS if check.event}
+    parts = JOBS.sub("", reason).removeprefix(OURS).split("; ")
+    owed = "; ".join(part for part in parts if part.partition(": ")[0] in events)
+    if owed:
+        _keep(site, OWED, {"reason": "" if out else f"{OURS}{owed}"})
+    return out
+
+
+def _drained(door: Slurm, site: Mapping[str, Any], context: Context, reason: str) -> bool:
     name = context.node
     if site["dry_run"]:
         syslog.syslog(syslog.LOG_WARNING, f"dry run: {name} would be drained: {reason}")
@@ -115,7 +127,11 @@ def mark(site: Mapping[str, Any], reason: str, context: Context, *, earlier: boo
     `earlier`: that was before this boot.
     """
     facts = {"reason": reason, "gpus": list(context.gpus), "infiniband": context.infiniband, "earlier": earlier}
+    _keep(site, MARKER, facts)
+
+
+def _keep(site: Mapping[str, Any], item: str, facts: Mapping[str, Any]) -> None:
     try:
-        seen.save(site["prechecks"]["state"], MARKER, facts)
+        seen.save(site["prechecks"]["state"], item, facts)
     except OSError as error:
-        syslog.syslog(syslog.LOG_ERR, f"could not remember that {context.node} was drained: {error}")
+        syslog.syslog(syslog.LOG_ERR, f"what was done with this node cannot be remembered: {error}")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import prechecks
 from prechecks import seen
+from prechecks.report import OURS
 from slurm_plugin import compiled, health
 from slurm_plugin.health import Row
 from slurm_plugin.hooks import draining, published
@@ -53,7 +54,8 @@ def main() -> int:
     report = prechecks.Report(node, None, HOOK, time.time(), verdicts)
     published.last(site, report)
     published.metrics(site, report)
-    _act(site, context, row, verdicts, unknown=bool(before) and not marker)
+    owed = _loaded(state, draining.OWED).get("reason", "")
+    _act(site, context, row, verdicts, owed=owed, unknown=bool(before) and not marker)
     return 0
 
 
@@ -79,19 +81,24 @@ def _act(
     row: Row,
     verdicts: tuple[prechecks.Verdict, ...],
     *,
+    owed: str,
     unknown: bool,
 ) -> None:
-    """Ask Slurm only where there is something to change; or where it is `unknown` whether we drained this node."""
+    """Ask Slurm only where there is something to change; or where it is `unknown` whether we drained this node.
+
+    `owed`: a reason for which it should have been drained before.
+    """
     bad = health.draining(row, verdicts, SHARED, site["periodic"]["failures"])
     new = {verdict.item for verdict in bad} - health.named(row.reason, ITEMS)
     back = bool(row.reason) and row.passes >= site["periodic"]["passes"]
-    if not (new or back or unknown):
+    if not (new or owed or back or unknown):
         return
     from slurm_plugin.slurm import SlurmError, connect  # noqa: PLC0415 - a healthy look does without
 
     door = connect(site["slurm_bin"], deadline_s=SLURM_S)
-    if new:
-        draining.drain(door, site, context, prechecks.reason(bad, None))
+    if new or owed:
+        reasons = (prechecks.reason(bad, None) if new else "", owed.removeprefix(OURS if new else ""))
+        draining.drain(door, site, context, "; ".join(filter(None, reasons)))
         return
     try:
         _stand(door, site, context, row.reason, back=back)

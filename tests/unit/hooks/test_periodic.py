@@ -167,6 +167,28 @@ def test_an_event(machine: Machine) -> None:
     assert machine.look(then) == [("resume", "n1")]
 
 
+@pytest.mark.parametrize("how", ["away", "full"])
+def test_an_event_that_could_not_drain(machine: Machine, how: str) -> None:
+    """A later look does not see it again, and drains the node for it all the same, once."""
+    event = (Verdict("gpu-xid", "failed", "node_problem", "Xid 79"), *BAD)
+    then = (Verdict("gpu-xid", "ok", "node_problem", "no Xid"), *FINE)
+    if how == "away":
+        machine.door.refusals["nodes", None] = 1
+    else:
+        machine.door.known_nodes["n2"] = node("n2", "IDLE", "DRAIN", reason=REASON, partitions=("main",))
+    assert machine.look(event) == []
+    machine.door.known_nodes.pop("n2", None)
+    assert machine.look(then) == [("drain", "n1", "slurm_plugin: gpu-xid: Xid 79")]
+    assert machine.look(*[then] * 9) == []
+
+
+def test_an_event_that_is_owed_and_a_failure(machine: Machine) -> None:
+    """Both stand in the reason."""
+    machine.door.refusals["nodes", None] = 1
+    machine.look((Verdict("gpu-xid", "failed", "node_problem", "Xid 79"), *FINE))
+    assert machine.look(BAD) == [("drain", "n1", f"{REASON}; gpu-xid: Xid 79")]
+
+
 @pytest.mark.parametrize("reason", ["new disk", "Not responding", "slurm_plugin: dns: x; alice: wait"])
 def test_somebody_elses_drain_after_a_boot(machine: Machine, reason: str) -> None:
     """Stays."""
