@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from prechecks.check import Check
 from prechecks.setting import PATHS, Setting
-from prechecks.verdict import FAILED, JOB_PROBLEM, OK, Context, Finding
+from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Dns(Check):
         ),
     }
     shared = True
-    problem = JOB_PROBLEM
+    problem = NODE_PROBLEM
     condition = ""
 
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:

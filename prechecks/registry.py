@@ -63,4 +63,7 @@ CHECKS: tuple[Check, ...] = (
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}
 
-NODE_ITEMS: tuple[str, ...] = tuple(check.item for check in CHECKS if check.problem == NODE_PROBLEM)
+# What fails only by the node itself: an epilog looks at these again.
+NODE_ITEMS: tuple[str, ...] = tuple(
+    check.item for check in CHECKS if check.problem == NODE_PROBLEM and not check.shared
+)

@@ -1,6 +1,7 @@
 """`slurm-plugin site render DIR`: the files an admin deploys, complete: nothing in them needs an installed package."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ HOOKS = {
     "prolog": "site/guard.sh.j2",
     "epilog": "site/guard.sh.j2",
     "epilog_slurmctld": "site/guard.sh.j2",
+    "periodic": "site/guard.sh.j2",
     "task_prolog": "site/task_prolog.sh.j2",
 }
 
@@ -34,10 +36,12 @@ NODE_SIDE = (
     "__init__.py",
     "__main__.py",
     "after_run.py",
+    "cap.py",
     "compiled.py",
     "decide.py",
     "errors.py",
     "grant.py",
+    "health.py",
     "token.py",
 )
 _ENTRY = """# Runs the node side from this directory: python3 -I -S DIR VERB ...
@@ -74,9 +78,15 @@ def render_site(config: SiteConfig, out: Path, *, root: str = DEFAULT_ROOT, else
         _write(out / "hooks" / hook, render(template, **values, hook=hook, always=always), executable=True)
     _write(out / "bin" / "slurm-plugin", render("site/slurm-plugin.sh.j2", **values), executable=True)
     _write(out / "job_submit.lua", render("site/job_submit.lua.j2", **values))
-    _write(out / "slurm.conf.fragment", render("site/slurm.conf.j2", **values))
+    _write(out / "slurm.conf.fragment", fragment(config, root))
     _write(out / FILE, json.dumps(siteconfig.compiled(config), indent=1) + "\n")
     _library(out / "lib")
+
+
+def fragment(config: SiteConfig, root: str) -> str:
+    """The lines that slurm.conf needs, with comments."""
+    interval_s = math.ceil(siteconfig.seconds(config.periodic.interval))
+    return render("site/slurm.conf.j2", version=slurm_plugin.__version__, root=root, interval_s=interval_s)
 
 
 def trusted_interpreter(python: Path) -> None:

@@ -12,9 +12,9 @@ def job(job_id: int = 7, **fields: object) -> Job:
     return Job(job_id, "alice", "PENDING", "BeginTime", "", "", 1, "", "")._replace(**fields)
 
 
-def node(name: str, *states: str, reason: str = "") -> Node:
+def node(name: str, *states: str, reason: str = "", partitions: tuple[str, ...] = (), comment: str = "") -> Node:
     """A node, idle unless said otherwise."""
-    return Node(name, frozenset(states or ("IDLE",)), reason)
+    return Node(name, frozenset(states or ("IDLE",)), reason, partitions=partitions, comment=comment)
 
 
 class FakeSlurm:
@@ -85,6 +85,11 @@ class FakeSlurm:
         self._change("resume", node)
         old = self.known_nodes[node]
         self.known_nodes[node] = old._replace(states=old.states - {"DRAIN"}, reason="")
+
+    def update_node(self, node: str, **fields: str) -> None:
+        self._change("update_node", node, fields)
+        changed = {{"Comment": "comment", "Reason": "reason"}[name]: value for name, value in fields.items()}
+        self.known_nodes[node] = self.known_nodes[node]._replace(**changed)
 
     def config(self) -> Mapping[str, str]:
         self._refuse("config", None)

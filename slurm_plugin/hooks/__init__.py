@@ -7,7 +7,7 @@ hook NAME`), behind the `sh` guard that turns every exit code but 0 and 75 into 
 from importlib import import_module
 
 NODE_IS_BAD = 75  # the one exit code of a hook that lets Slurm act against the node
-HOOKS = ("prolog", "epilog", "epilog_slurmctld")
+HOOKS = ("prolog", "epilog", "epilog_slurmctld", "periodic")
 
 
 def main(args: list[str]) -> int:

@@ -121,6 +121,12 @@ class Commands:
         argv = ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
         self._ask(argv, purpose.of_node(f"resume node {node}", node))
 
+    def update_node(self, node: str, **fields: str) -> None:
+        """Change a node's fields, named as scontrol names them."""
+        changes = [f"{name}={value}" for name, value in fields.items()]
+        why = purpose.of_node(f"update node {node} ({', '.join(fields)})", node)
+        self._ask(["scontrol", "update", f"NodeName={node}", *changes], why)
+
     def config(self) -> Mapping[str, str]:
         """slurmctld's settings by name."""
         return records.settings(self._ask(["scontrol", "show", "config"], purpose.READ_SETTINGS))

@@ -158,9 +158,15 @@ def _job(row: Sequence[Any]) -> Job:
 
 def _node(row: Sequence[Any]) -> Node:
     """A node from pyslurm's values of pyslurm_process.NODE."""
-    name, state, reason, reason_user, reason_time, partitions = row
+    name, state, reason, reason_user, reason_time, partitions, comment = row
     return Node(
-        name, records.node_states(state or ""), reason or "", reason_user or "", _utc(reason_time), tuple(partitions)
+        name=name,
+        states=records.node_states(state or ""),
+        reason=reason or "",
+        reason_user=reason_user or "",
+        reason_time=_utc(reason_time),
+        partitions=tuple(partitions),
+        comment=comment or "",
     )
 
 

@@ -34,6 +34,8 @@ NOTHING: Final = dict.fromkeys((NULL, "N/A", "n/a", "None", "Unknown", "NONE"), 
 # spaces stand before each further one; behind them a node may have a comment, a reservation and more (node_info.c).
 _REASON = re.compile(r" Reason=(.*?) \[([^\[\] ]*)@([0-9T:-]+)\](?=\s*$| {8}| \w+=)", re.DOTALL)
 _BARE_REASON = re.compile(r" Reason=(.*?)(?: (?:Comment|Extra|ReservationName)=.*)?\s*$", re.DOTALL)
+_COMMENT = re.compile(r" Comment=(.*?)(?: (?:Extra|InstanceId|InstanceType|ReservationName)=.*)?\s*$", re.DOTALL)
+_MORE_LINES = " " * 8  # of a reason
 _STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
 _WAIT_STATUS_BITS = 8
 
@@ -132,7 +134,9 @@ def _node(text: str) -> Node:
     before, _, _ = text.partition(" Reason=")
     fields = dict(part.split("=", 1) for part in before.split() if "=" in part)
     reason = _REASON.search(text)
+    start = reason.end() if reason else 0
     bare = None if reason else _BARE_REASON.search(text)
+    comment = None if reason and text.startswith(_MORE_LINES, reason.end()) else _COMMENT.search(text, start)
     return Node(
         name=fields["NodeName"],
         states=node_states(fields.get("State", "")),
@@ -140,6 +144,7 @@ def _node(text: str) -> Node:
         reason_user=reason[2] if reason else "",
         reason_time=utc(reason[3]) if reason else None,
         partitions=tuple(filter(None, fields.get("Partitions", "").split(","))),
+        comment=comment[1] if comment else "",
     )
 
 

@@ -32,6 +32,11 @@ def test_defaults_compiled() -> None:
         "v": 1,
         "infiniband_partitions": [],
         "max_retries": 128,
+        "drain_cap": 0.1,
+        "dry_run": False,
+        "notify": "",
+        "metrics_directory": "",
+        "periodic": {"failures": 3, "passes": 3},
         "slurm_bin": "/usr/bin",
         "run_directory": "/run/slurm_plugin",
         "spool_directory": "/var/spool/slurm_plugin",
@@ -103,6 +108,11 @@ def test_all_keys(tmp_path: Path) -> None:
         """
         infiniband_partitions: [ib, ib2]
         max_retries: 5
+        drain_cap: 0.5
+        dry_run: yes
+        notify: /etc/slurm/notify
+        metrics_directory: /var/lib/metrics
+        periodic: {interval: 90s, failures: 1, passes: 10}
         prechecks:
           deadline: 2m
           mandatory: [dns]
@@ -142,6 +152,11 @@ def test_all_keys(tmp_path: Path) -> None:
         "v": 1,
         "infiniband_partitions": ["ib", "ib2"],
         "max_retries": 5,
+        "drain_cap": 0.5,
+        "dry_run": True,
+        "notify": "/etc/slurm/notify",
+        "metrics_directory": "/var/lib/metrics",
+        "periodic": {"failures": 1, "passes": 10},
         "slurm_bin": "/opt/slurm/bin",
         "run_directory": "/run/sp",
         "spool_directory": "/var/sp",
@@ -210,6 +225,10 @@ def test_all_keys(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("max_retires: 3", "max_retires: unknown key; accepted: infiniband_partitions, max_retries, "),
+        ("periodic: {interval: 0.5s}", "periodic.interval: found '0.5s'; accepted: a time from 1s to 65535s"),
+        ("periodic: {interval: 1093m}", "periodic.interval: found '1093m'; accepted: a time from 1s to 65535s"),
+        ("periodic: {passes: 0}", "periodic.passes: found '0'; accepted: a whole number from 1"),
+        ("drain_cap: 10", "drain_cap: found '10'; accepted: a number from 0 to 1"),
         ("max_retries: 129", "max_retries: found '129'; accepted: a whole number from 0 to 128"),
         ("max_retries: -1", "max_retries: found '-1'; accepted: a whole number from 0 to 128"),
         ("infiniband_partitions: ib", "infiniband_partitions: found 'ib'; accepted: "),

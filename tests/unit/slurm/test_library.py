@@ -106,8 +106,8 @@ def test_job_that_is_not_known(door: Library) -> None:
 def test_nodes(door: Library) -> None:
     """Those that are asked for, or all."""
     when = datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC)
-    first = Node("n1", frozenset({"IDLE", "DRAIN"}), "disk [a]", "root", when, ("main", "long"))
-    second = Node("n2", frozenset({"IDLE"}), "")
+    first = Node("n1", frozenset({"IDLE", "DRAIN"}), "disk [a]", "root", when, ("main", "long"), "rack 7")
+    second = Node("n2", frozenset({"IDLE"}), "", comment="rack 7")
     assert door.nodes([]) == {"n1": first, "n2": second}
     assert door.nodes(["n2", "n9"]) == {"n2": second}
 
