@@ -101,6 +101,7 @@ class SiteConfig(Record, frozen=True):
     infiniband_partitions: tuple[str, ...] = ()
     max_retries: Retries = MAX_RETRIES
     prechecks: Prechecks = Prechecks()
+    clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
     python: PlainPath = "/usr/bin/python3"
     slurm_bin: PlainPath = "/usr/bin"
     command: PlainPath = f"{DEFAULT_ROOT}/bin/slurm-plugin"
@@ -162,6 +163,7 @@ def compiled(config: SiteConfig) -> dict[str, Any]:
         "v": VERSION,
         "infiniband_partitions": list(config.infiniband_partitions),
         "max_retries": config.max_retries,
+        "clean": list(config.clean),
         "slurm_bin": config.slurm_bin,
         "run_directory": config.run_directory,
         "spool_directory": config.spool_directory,

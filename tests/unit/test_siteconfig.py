@@ -32,6 +32,7 @@ def test_defaults_compiled() -> None:
         "v": 1,
         "infiniband_partitions": [],
         "max_retries": 128,
+        "clean": ["/dev/shm"],
         "slurm_bin": "/usr/bin",
         "run_directory": "/run/slurm_plugin",
         "spool_directory": "/var/spool/slurm_plugin",
@@ -130,6 +131,7 @@ def test_all_keys(tmp_path: Path) -> None:
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
           ports: {listening: [22, 6818]}
           command: {run: [/etc/checks/scratch], timeout: 3s}
+        clean: [/dev/shm, /tmp]
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -142,6 +144,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "v": 1,
         "infiniband_partitions": ["ib", "ib2"],
         "max_retries": 5,
+        "clean": ["/dev/shm", "/tmp"],
         "slurm_bin": "/opt/slurm/bin",
         "run_directory": "/run/sp",
         "spool_directory": "/var/sp",
