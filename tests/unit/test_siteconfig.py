@@ -56,7 +56,7 @@ def test_defaults_compiled() -> None:
             "npu-check": {"count": None, "tool": "/usr/local/bin/npu-smi", "healthy": ["OK", "Warning"]},
             "mlu-check": {"count": None, "tool": "/usr/bin/cnmon", "errors": None},
             "amd-check": {"count": None, "tool": "/opt/rocm/bin/amd-smi", "errors": 0},
-            "dns": {"hosts_files": ["/etc/volcano/*.host"]},
+            "dns": {"hosts_files": ["/etc/volcano/*.host"], "names": [], "share_above": 16, "asked_by": 4},
             "infiniband": {
                 "ports": None,
                 "link_layer": None,
@@ -117,7 +117,7 @@ def test_all_keys(tmp_path: Path) -> None:
           npu-check: {count: 16, tool: /opt/npu-smi, healthy: [OK]}
           mlu-check: {count: 8, tool: /opt/cnmon, errors: 0}
           amd-check: {count: 4, tool: /opt/amd-smi, errors: null}
-          dns: {hosts_files: [/a, /b]}
+          dns: {hosts_files: [/a, /b], names: [login], share_above: 64, asked_by: 3}
           infiniband: {ports: [a/1], link_layer: Ethernet, count: 1, rate: 2, window: 30m, symbol_error: 3,
             link_error_recovery: 4, link_downed: 5, port_rcv_errors: 6, port_rcv_remote_physical_errors: 7,
             local_link_integrity_errors: 8, excessive_buffer_overrun_errors: 9, port_xmit_discards: 10,
@@ -168,7 +168,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "npu-check": {"count": 16, "tool": "/opt/npu-smi", "healthy": ["OK"]},
             "mlu-check": {"count": 8, "tool": "/opt/cnmon", "errors": 0},
             "amd-check": {"count": 4, "tool": "/opt/amd-smi", "errors": None},
-            "dns": {"hosts_files": ["/a", "/b"]},
+            "dns": {"hosts_files": ["/a", "/b"], "names": ["login"], "share_above": 64, "asked_by": 3},
             "infiniband": {
                 "ports": ["a/1"],
                 "link_layer": "Ethernet",
