@@ -89,7 +89,13 @@ def test_defaults_compiled() -> None:
             "mounts": {"paths": [], "read_only": [], "local": True},
             "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None},
             "clock": {"error": None},
-            "processes": {"zombies": None, "stuck": None},
+            "processes": {
+                "zombies": None,
+                "stuck": None,
+                "leftovers": False,
+                "users_from": 1000,
+                "accept": [],
+            },
             "services": {"pid_files": [], "units": []},
             "ports": {"listening": []},
             "command": {"run": [], "timeout": 5.0},
@@ -127,7 +133,7 @@ def test_all_keys(tmp_path: Path) -> None:
           mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
           memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000}
           clock: {error: 0.5s}
-          processes: {zombies: 100, stuck: 10}
+          processes: {zombies: 100, stuck: 10, leftovers: yes, users_from: 500, accept: [podman]}
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
           ports: {listening: [22, 6818]}
           command: {run: [/etc/checks/scratch], timeout: 3s}
@@ -201,7 +207,13 @@ def test_all_keys(tmp_path: Path) -> None:
             "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
             "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000},
             "clock": {"error": 0.5},
-            "processes": {"zombies": 100, "stuck": 10},
+            "processes": {
+                "zombies": 100,
+                "stuck": 10,
+                "leftovers": True,
+                "users_from": 500,
+                "accept": ["podman"],
+            },
             "services": {"pid_files": ["/run/a.pid"], "units": ["munge", "sssd.service"]},
             "ports": {"listening": [22, 6818]},
             "command": {"run": ["/etc/checks/scratch"], "timeout": 3.0},
