@@ -2,7 +2,8 @@
 
 Everything there is made by users, who may change it meanwhile. So no path is followed: each step down opens one name
 in an open directory, without following links, and looks at the open file whose it is. What goes is the user's own, on
-the same file system, in directories that are the user's own all the way: nothing that the user could not have deleted.
+the same file system, in directories that are the user's own all the way. It is deleted with the user's rights, so that
+the kernel refuses what the user could not delete, whoever has put it in the place of what was looked at.
 
 Users nest directories as deep as they like. A way back up by `..` could be led elsewhere, by moving the directory
 meanwhile, and a descriptor for each level would run out; so a directory that lies too deep is moved up into the user's
@@ -20,6 +21,7 @@ from prechecks import mounts
 
 DEEPEST = 32  # directories open at a time, with two descriptors each
 LOCAL = mounts.LOCAL | {"bcachefs", "overlay", "ramfs", "tmpfs", "zfs"}  # no other node sees what is in them
+_AS_TMP = stat.S_ISVTX | stat.S_IWOTH | stat.S_IXOTH
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -40,8 +42,8 @@ class Leftovers(namedtuple("Leftovers", "uid device before")):
 def open_shared(path: str) -> int:
     """The directory, opened without following a link on the way.
 
-    Raises OSError where that cannot be, PermissionError for one that is not like /tmp (root's, sticky) and for one that
-    other nodes may see: a job there may use what the user has left.
+    Raises OSError where that cannot be, PermissionError for one that is not like /tmp (root's, sticky, open to all) and
+    for one that other nodes may see: a job there may use what the user has left.
     """
     fd = os.open("/", _DIRECTORY)
     try:
@@ -49,8 +51,8 @@ def open_shared(path: str) -> int:
             parent, fd = fd, os.open(part, _DIRECTORY, dir_fd=fd)
             os.close(parent)
         found = os.fstat(fd)
-        if found.st_uid != 0 or not found.st_mode & stat.S_ISVTX:
-            raise PermissionError(1, "is not root's with the sticky bit, as /tmp is")
+        if found.st_uid != 0 or found.st_mode & _AS_TMP != _AS_TMP:
+            raise PermissionError(1, "is not root's and open to all with the sticky bit, as /tmp is")
         kind = file_system(path)
         if kind not in LOCAL:
             raise PermissionError(1, f"is on {kind or 'an unknown file system'}, which other nodes may share")
@@ -82,9 +84,10 @@ def any_of(uid: int, directory: int) -> bool:
 
 
 def remove(directory: int, leftovers: Leftovers) -> int:
-    """Delete them from an open directory; how many there were. One that cannot be deleted stays."""
+    """Delete them from an open directory; how many there were. One that cannot be deleted stays. For root."""
     removed = 0
     levels = [_Level(os.dup(directory), "")]
+    os.seteuid(leftovers.uid)  # no process of the user's may do anything to this one: its real user is root
     try:
         while levels:
             level = levels[-1]
@@ -101,6 +104,7 @@ def remove(directory: int, leftovers: Leftovers) -> int:
                 os.close(below)
                 levels[1].take(found[0], level.fd)  # a directory of the user's: levels[0] is everybody's
     finally:
+        os.seteuid(0)
         for level in levels:
             level.close()
     return removed
@@ -114,13 +118,31 @@ def _look(name: str, moved: bool, directory: int, leftovers: Leftovers) -> tuple
             return 0, None
         if not stat.S_ISDIR(found.st_mode):
             return _deleted(os.unlink, name, directory), None
-        below = os.open(name, _DIRECTORY, dir_fd=directory)
+        below = _open(name, directory, closed=found.st_mode & stat.S_IRWXU != stat.S_IRWXU)
     except OSError:
         return 0, None
-    if leftovers.has(os.fstat(below), whenever=moved):  # still, and it is that one
+    if leftovers.has(os.fstat(below), whenever=True):  # that one, or another of the user's in its place
         return 0, below
     os.close(below)
     return 0, None
+
+
+def _open(name: str, directory: int, *, closed: bool) -> int:
+    """A directory, given its owner's rights where it is `closed` to its owner."""
+    if not closed:
+        return os.open(name, _DIRECTORY, dir_fd=directory)
+    user = os.geteuid()
+    os.seteuid(0)
+    try:
+        fd = os.open(name, _DIRECTORY, dir_fd=directory)
+    finally:
+        os.seteuid(user)
+    try:
+        os.fchmod(fd, stat.S_IRWXU)  # refused unless it is the user's
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _deleted(how: Callable[..., None], name: str, directory: int) -> int:

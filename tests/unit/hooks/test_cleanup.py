@@ -145,7 +145,7 @@ def test_no_directories(shared: Path, paths: list[str], log: list[str]) -> None:
 def test_a_directory_that_is_refused(shared: Path, log: list[str], tmp_path: Path) -> None:
     """The log says why; the others are cleaned."""
     assert clean(shared, slurm(j7="COMPLETING"), clean=[str(tmp_path), str(shared)])
-    assert log[0] == f"not cleaned: {tmp_path} is not root's with the sticky bit, as /tmp is"
+    assert log[0] == f"not cleaned: {tmp_path} is not root's and open to all with the sticky bit, as /tmp is"
 
 
 @pytest.mark.parametrize("uid", [0, 999])

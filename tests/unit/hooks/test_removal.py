@@ -1,10 +1,12 @@
 """Deleting what one user left where all may write: hostile trees, real files of real owners."""
 
 import os
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,17 @@ def remove(path: Path, uid: int = ALICE, before: int = LATER) -> int:
         return removal.remove(fd, removal.Leftovers(uid, os.fstat(fd).st_dev, before))
     finally:
         os.close(fd)
+
+
+@contextmanager
+def root() -> Iterator[None]:
+    """What is done in here is done by root, while something is removed with a user's rights."""
+    user = os.geteuid()
+    os.seteuid(0)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 def left(path: Path) -> set[str]:
@@ -150,10 +163,13 @@ def test_somebody_elses_file_far_down(shared: Path) -> None:
 
 def test_modes_do_not_matter(shared: Path) -> None:
     """Directories that not even their owner may read."""
-    mine = directory(shared / "closed")
-    file(mine / "f")
-    mine.chmod(0)
-    assert remove(shared) == 2
+    for number, mode in enumerate((0, 0o400, 0o500, 0o077, 0o777)):
+        mine = directory(shared / f"{number}")
+        file(directory(mine / "below") / "f")
+        (mine / "below").chmod(0)
+        mine.chmod(mode)
+    assert remove(shared) == 15
+    assert os.geteuid() == 0
 
 
 def test_what_is_new_stays(shared: Path) -> None:
@@ -197,14 +213,73 @@ def test_a_user_who_is_at_work(shared: Path, tmp_path: Path, monkeypatch: pytest
 
     def swapped(path: str, flags: int, *args: int, dir_fd: int | None = None) -> int:
         if path in swaps:
-            (shared / path).rmdir()
-            swaps.pop(path)()
+            with root():
+                (shared / path).rmdir()
+                swaps.pop(path)()
         return real(path, flags, *args, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", swapped)
     assert remove(shared) == 0
     assert not swaps
     assert (shared / "bobs/f").read_text() == "x"
+
+
+def swap_for_ever(shared: Path) -> None:
+    """As the user, make names directories, links and files, and move directories about, until killed."""
+    os.chdir(shared)
+    os.setuid(ALICE)
+    while True:
+        for number in range(20):
+            with suppress(OSError):
+                Path(f"{number}/d/d").mkdir(parents=True)
+            with suppress(OSError):
+                Path(f"{number}/d").rename(f"{number}.moved")
+            with suppress(OSError):
+                Path(f"{number}/d").symlink_to("../../precious")
+            with suppress(OSError):
+                Path(f"{number}.moved/d").rmdir()
+                Path(f"{number}.moved/d").symlink_to("../../precious")
+
+
+def test_a_race(shared: Path, tmp_path: Path) -> None:
+    """While a process of the user's does its worst, nothing but that user's own goes, and every call comes back."""
+    precious = directory(tmp_path / "precious")
+    file(precious / "f")
+    tmp_path.chmod(0o711)
+    pid = os.fork()
+    if pid == 0:
+        swap_for_ever(shared)
+    try:
+        end, removed = time.monotonic() + 1, 0
+        while time.monotonic() < end:
+            removed += remove(shared)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert removed > 100
+    assert left(precious) == {"f"}
+    remove(shared)
+    assert left(shared) == set()
+
+
+def test_a_name_that_somebody_else_takes_meanwhile(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at a file and its deletion it becomes another user's: the kernel says no."""
+    file(shared / "f")
+    directory(shared / "d")
+    reals = {"unlink": os.unlink, "rmdir": os.rmdir}
+
+    def swapping(how: str) -> Callable[..., None]:
+        def swapped(name: str, *, dir_fd: int) -> None:
+            with root():
+                give(shared / name, BOB)
+            reals[how](name, dir_fd=dir_fd)
+
+        return swapped
+
+    for how in reals:
+        monkeypatch.setattr(os, how, swapping(how))
+    assert remove(shared) == 0
+    assert left(shared) == {"f", "d"}
 
 
 def test_a_directory_that_moves_meanwhile(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +291,8 @@ def test_a_directory_that_moves_meanwhile(shared: Path, tmp_path: Path, monkeypa
 
     def moving(name: str, *, dir_fd: int) -> None:
         if name == "f":
-            (shared / "a" / "b").rename(home / "b")
+            with root():
+                (shared / "a" / "b").rename(home / "b")
         real(name, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "unlink", moving)
@@ -227,8 +303,8 @@ def test_a_directory_that_moves_meanwhile(shared: Path, tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda path: path.chmod(0o777), "is not root's with the sticky bit, as /tmp is"),
-        (give, "is not root's with the sticky bit, as /tmp is"),
+        (lambda path: path.chmod(0o777), "is not root's and open to all with the sticky bit, as /tmp is"),
+        (give, "is not root's and open to all with the sticky bit, as /tmp is"),
         (lambda path: (path.rename(f"{path}.2"), path.symlink_to(f"{path}.2")), "Not a directory"),
         (lambda path: path.rmdir(), "No such file or directory"),
     ],
