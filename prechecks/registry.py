@@ -18,6 +18,7 @@ from prechecks.gpu_remap import GpuRemap
 from prechecks.gpu_xid import GpuXid
 from prechecks.infiniband import Infiniband
 from prechecks.inodes import Inodes
+from prechecks.leftovers import Leftovers
 from prechecks.memory import Memory
 from prechecks.mlu import MluCheck
 from prechecks.mounts import MountLocal, MountPaths
@@ -56,6 +57,7 @@ CHECKS: tuple[Check, ...] = (
     Memory(),
     Clock(),
     Processes(),
+    Leftovers(),
     Services(),
     Ports(),
     Command(),

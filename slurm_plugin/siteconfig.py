@@ -116,6 +116,7 @@ class SiteConfig(Record, frozen=True):
     metrics_directory: PlainPath | None = None  # of node_exporter's textfile collector
     periodic: Periodic = Periodic()
     prechecks: Prechecks = Prechecks()
+    clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
     python: PlainPath = "/usr/bin/python3"
     slurm_bin: PlainPath = "/usr/bin"
     command: PlainPath = f"{DEFAULT_ROOT}/bin/slurm-plugin"
@@ -185,6 +186,7 @@ def compiled(config: SiteConfig) -> dict[str, Any]:
         "notify": config.notify or "",
         "metrics_directory": config.metrics_directory or "",
         "periodic": {"failures": config.periodic.failures, "passes": config.periodic.passes},
+        "clean": list(config.clean),
         "slurm_bin": config.slurm_bin,
         "run_directory": config.run_directory,
         "spool_directory": config.spool_directory,

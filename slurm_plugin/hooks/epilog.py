@@ -11,7 +11,7 @@ from typing import Any
 
 import prechecks
 from slurm_plugin import compiled
-from slurm_plugin.hooks import draining, node_directory, published
+from slurm_plugin.hooks import cleanup, draining, node_directory, published
 from slurm_plugin.slurm import connect
 
 
@@ -26,6 +26,7 @@ def main() -> int:
     finally:
         for directory in directories:
             node_directory.remove(site["run_directory"], directory)
+    cleanup.after_job(site, job_id, os.environ, lambda: connect(site["slurm_bin"], deadline_s=5.0))
     return 0
 
 

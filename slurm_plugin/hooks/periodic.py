@@ -17,7 +17,7 @@ from prechecks import seen
 from prechecks.report import OURS
 from slurm_plugin import compiled, health
 from slurm_plugin.health import Row
-from slurm_plugin.hooks import draining, published
+from slurm_plugin.hooks import draining, published, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ ROW = "periodic"  # in the state directory: what the looks before came to
 ITEMS = tuple(check.item for check in prechecks.CHECKS)
 SHARED = frozenset(check.item for check in prechecks.CHECKS if check.shared)
 EVENTS = frozenset(check.item for check in prechecks.CHECKS if check.event)
-SLURM_S = 5.0  # for each of at most five questions: slurmd kills this hook after 60 s
+SLURM_S = 5.0  # for each of at most six questions: slurmd kills this hook after 60 s
 
 
 def main() -> int:
@@ -56,7 +56,14 @@ def main() -> int:
     published.metrics(site, report)
     owed = _loaded(state, draining.OWED).get("reason", "")
     _act(site, context, row, verdicts, owed=owed, unknown=bool(before) and not marker)
+    sweep.sweep(site, node, lambda: _door(site))
     return 0
+
+
+def _door(site: Mapping[str, Any]) -> Slurm:
+    from slurm_plugin.slurm import connect  # noqa: PLC0415 - a healthy look does without
+
+    return connect(site["slurm_bin"], deadline_s=SLURM_S)
 
 
 def _row(fields: Mapping[str, Any]) -> Row:
@@ -93,9 +100,9 @@ def _act(
     back = bool(row.reason) and row.passes >= site["periodic"]["passes"]
     if not (new or owed or back or unknown):
         return
-    from slurm_plugin.slurm import SlurmError, connect  # noqa: PLC0415 - a healthy look does without
+    from slurm_plugin.slurm import SlurmError  # noqa: PLC0415 - as above
 
-    door = connect(site["slurm_bin"], deadline_s=SLURM_S)
+    door = _door(site)
     if new or owed:
         reasons = (prechecks.reason(bad, None) if new else "", owed.removeprefix(OURS if new else ""))
         draining.drain(door, site, context, "; ".join(filter(None, reasons)))

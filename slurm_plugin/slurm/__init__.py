@@ -134,6 +134,9 @@ class Slurm(Protocol):
     def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
         """Many jobs in one question, None: all; jobs that Slurm does not know are absent."""
 
+    def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
+        """A user's jobs that have, or had, this node: id -> state. slurmctld is asked for that user's jobs alone."""
+
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
 

@@ -100,6 +100,17 @@ def excluded(text: str, nonce: str) -> dict[str, str]:
     return {number.lstrip("\n"): nodes for number, nodes in rows(text, nonce, 2)}
 
 
+def states(text: str) -> dict[int, str]:
+    """Job id -> state, from the answer to `%A|%T`. Raises SlurmError for what is no record."""
+    found: dict[int, str] = {}
+    for line in text.splitlines(keepends=True):
+        number, _, state = line.partition("|")
+        if not number.isdigit() or not state.endswith("\n"):
+            raise SlurmError(f"squeue answered {line!r} in place of a job\n  see what runs with: squeue --me")
+        found[int(number)] = state[:-1] if state[:-1] in JOB_STATES else UNKNOWN
+    return found
+
+
 @lru_cache(4096)  # jobs share their times, by the second
 def utc(text: str) -> datetime | None:
     """A time that a command printed with TZ=UTC; None for its words for nothing."""

@@ -37,6 +37,7 @@ def test_defaults_compiled() -> None:
         "notify": "",
         "metrics_directory": "",
         "periodic": {"failures": 3, "passes": 3},
+        "clean": ["/dev/shm"],
         "slurm_bin": "/usr/bin",
         "run_directory": "/run/slurm_plugin",
         "spool_directory": "/var/spool/slurm_plugin",
@@ -60,7 +61,7 @@ def test_defaults_compiled() -> None:
             "npu-check": {"count": None, "tool": "/usr/local/bin/npu-smi", "healthy": ["OK", "Warning"]},
             "mlu-check": {"count": None, "tool": "/usr/bin/cnmon", "errors": None},
             "amd-check": {"count": None, "tool": "/opt/rocm/bin/amd-smi", "errors": 0},
-            "dns": {"hosts_files": ["/etc/volcano/*.host"]},
+            "dns": {"hosts_files": ["/etc/volcano/*.host"], "names": [], "share_above": 16, "asked_by": 4},
             "infiniband": {
                 "ports": None,
                 "link_layer": None,
@@ -93,7 +94,13 @@ def test_defaults_compiled() -> None:
             "mounts": {"paths": [], "read_only": [], "local": True},
             "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None},
             "clock": {"error": None},
-            "processes": {"zombies": None, "stuck": None},
+            "processes": {
+                "zombies": None,
+                "stuck": None,
+                "leftovers": False,
+                "users_from": 1000,
+                "accept": [],
+            },
             "services": {"pid_files": [], "units": []},
             "ports": {"listening": []},
             "command": {"run": [], "timeout": 5.0},
@@ -126,7 +133,7 @@ def test_all_keys(tmp_path: Path) -> None:
           npu-check: {count: 16, tool: /opt/npu-smi, healthy: [OK]}
           mlu-check: {count: 8, tool: /opt/cnmon, errors: 0}
           amd-check: {count: 4, tool: /opt/amd-smi, errors: null}
-          dns: {hosts_files: [/a, /b]}
+          dns: {hosts_files: [/a, /b], names: [login], share_above: 64, asked_by: 3}
           infiniband: {ports: [a/1], link_layer: Ethernet, count: 1, rate: 2, window: 30m, symbol_error: 3,
             link_error_recovery: 4, link_downed: 5, port_rcv_errors: 6, port_rcv_remote_physical_errors: 7,
             local_link_integrity_errors: 8, excessive_buffer_overrun_errors: 9, port_xmit_discards: 10,
@@ -136,10 +143,11 @@ def test_all_keys(tmp_path: Path) -> None:
           mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
           memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000}
           clock: {error: 0.5s}
-          processes: {zombies: 100, stuck: 10}
+          processes: {zombies: 100, stuck: 10, leftovers: yes, users_from: 500, accept: [podman]}
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
           ports: {listening: [22, 6818]}
           command: {run: [/etc/checks/scratch], timeout: 3s}
+        clean: [/dev/shm, /tmp]
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -157,6 +165,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "notify": "/etc/slurm/notify",
         "metrics_directory": "/var/lib/metrics",
         "periodic": {"failures": 1, "passes": 10},
+        "clean": ["/dev/shm", "/tmp"],
         "slurm_bin": "/opt/slurm/bin",
         "run_directory": "/run/sp",
         "spool_directory": "/var/sp",
@@ -180,7 +189,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "npu-check": {"count": 16, "tool": "/opt/npu-smi", "healthy": ["OK"]},
             "mlu-check": {"count": 8, "tool": "/opt/cnmon", "errors": 0},
             "amd-check": {"count": 4, "tool": "/opt/amd-smi", "errors": None},
-            "dns": {"hosts_files": ["/a", "/b"]},
+            "dns": {"hosts_files": ["/a", "/b"], "names": ["login"], "share_above": 64, "asked_by": 3},
             "infiniband": {
                 "ports": ["a/1"],
                 "link_layer": "Ethernet",
@@ -213,7 +222,13 @@ def test_all_keys(tmp_path: Path) -> None:
             "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
             "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000},
             "clock": {"error": 0.5},
-            "processes": {"zombies": 100, "stuck": 10},
+            "processes": {
+                "zombies": 100,
+                "stuck": 10,
+                "leftovers": True,
+                "users_from": 500,
+                "accept": ["podman"],
+            },
             "services": {"pid_files": ["/run/a.pid"], "units": ["munge", "sssd.service"]},
             "ports": {"listening": [22, 6818]},
             "command": {"run": ["/etc/checks/scratch"], "timeout": 3.0},

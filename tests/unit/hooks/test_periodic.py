@@ -1,5 +1,6 @@
 """The periodic hook: a healthy look asks nothing, a bad one drains once, what we drained comes back after its row."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Machine:
 
     def connect(self, slurm_bin: str, *, deadline_s: float) -> FakeSlurm:
         assert slurm_bin == "/usr/bin"
-        assert 5 * deadline_s + self.site["prechecks"]["deadline_s"] < 60  # slurmd kills it then
+        assert 6 * deadline_s + self.site["prechecks"]["deadline_s"] < 60  # slurmd kills it then
         self.connected += 1
         return self.door
 
@@ -239,6 +240,18 @@ def test_what_is_published(machine: Machine, tmp_path: Path) -> None:
     assert (tmp_path / "run/report.json").stat().st_mode & 0o777 == 0o644
     assert 'failed{hook="periodic",item="gpu-check"} 1' in (tmp_path / "slurm_plugin_periodic.prom").read_text()
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["slurm_plugin_periodic.prom"]
+
+
+def test_what_an_epilog_did_not_remove(machine: Machine, tmp_path: Path) -> None:
+    """The directory of a run that Slurm has long forgotten goes with the next look."""
+    machine.look(FINE, FINE)
+    old = tmp_path / "run/jobs/7.0.0"
+    (old / "user").mkdir(parents=True)
+    os.chown(old / "user", 27182, 27182)
+    os.utime(old, (0, 0))
+    machine.look(FINE)
+    assert machine.door.questions[-1] == ("jobs", (7,))
+    assert not old.exists()
 
 
 def test_metrics_that_cannot_be_written(machine: Machine) -> None:

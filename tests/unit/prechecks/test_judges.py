@@ -119,7 +119,7 @@ def test_gpu_expects_the_jobs_own_and_a_whole_node() -> None:
 )
 def test_dns(unresolved: list[str], finding: Finding) -> None:
     """Three names at most are named, the rest is counted."""
-    assert dns.judge(8, unresolved) == finding
+    assert dns.judge(8, unresolved, 8) == finding
 
 
 def test_dns_names_in_hosts_files() -> None:
@@ -189,6 +189,7 @@ def test_the_registry() -> None:
         "memory",
         "clock",
         "processes",
+        "processes.leftovers",
         "services",
         "ports",
         "command",
@@ -199,6 +200,7 @@ def test_the_registry() -> None:
         "mounts.paths",
         "clock",
         "processes",
+        "processes.leftovers",
         "services",
         "ports",
     ]
