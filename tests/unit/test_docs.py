@@ -150,6 +150,11 @@ def test_site_file_keys_and_defaults() -> None:
     assert shown == list(keys(SiteConfig))
 
 
+def test_how_many_checks() -> None:
+    """The README counts them right."""
+    assert f"[{len(prechecks.CHECKS)} items](docs/checks.md)" in (ROOT / "README.md").read_text()
+
+
 def test_checks_with_shared_causes() -> None:
     """Those that only the periodic check drains for."""
     found = re.search(r"So `([^`]*)` are job problems", page("checks.md"))
