@@ -152,6 +152,10 @@ SEEN_BY_A_USER = {
     "dns": ("getent hosts n1 || echo gone", "gone"),
     "shm-full": ("df -m --output=avail /dev/shm", "512"),
     "cache-full": ("df -m --output=avail /cache", "512"),
+    "root-full": ("df -m --output=size /", "512"),
+    "hung-mount": ("grep scratch /proc/mounts", "hung-mount /scratch fuse"),
+    "xid": ("cat /dev/kmsg", "NVRM: Xid"),
+    "flapping": ("test -e /run/flapping && echo flaps", "flaps"),
     "gpu-missing": ("test -e /dev/fakegpu3 -a ! -c /dev/fakegpu3 && echo gone", "gone"),
     "network-cut": ("cat /sys/class/net/eth0/operstate", "down"),
 }
