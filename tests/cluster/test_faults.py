@@ -17,6 +17,7 @@ from tests.cluster.syslog import Syslog
 pytestmark = pytest.mark.cluster
 
 SAY = "bash -c 'echo ran on $(hostname)'"
+WAIT = "bash -c 'echo runs; until [ -e done ]; do sleep 0.1; done'"
 # There, and of no use: the check of the kernel log asks for no more of the vendor's tool.
 TOOL = {"gpu-check": {"tool": "/usr/bin/true"}}
 FLAPPING = {"command": {"run": ["/sandbox/bin/flapping"]}}
@@ -55,6 +56,22 @@ def test_a_fault_takes_its_node_out_and_heals(cluster: Sandbox, checks: SetCheck
     healed = submit(cluster, f"healed-{fault}", command=SAY, retries=1)
     assert healed.end() == "COMPLETED", healed.log
     assert (healed.nodes, healed.grant.requeues, reasons(cluster)) == ({"n1", "n2"}, 0, {})
+
+
+@pytest.mark.parametrize("fault", FOUND)
+def test_a_fault_under_a_running_job_is_found_at_its_end(cluster: Sandbox, checks: SetChecks, fault: str) -> None:
+    """The prolog saw a node that was well; the epilog takes it out before another job comes."""
+    own, found = FOUND[fault]
+    checks(own)
+    job = submit(cluster, f"under-{fault}", command=WAIT, retries=1)
+    job.until(lambda: job.log.count("runs") >= 2, "the program")
+    cluster.break_node("n2", fault)
+    (job.directory / "done").touch()
+    assert job.end() == "COMPLETED", job.log
+    until(lambda: not any("completing" in state for state in cluster.states().values()), 30)
+    drained = reasons(cluster)
+    assert set(drained) == {"n2"}
+    assert re.fullmatch(rf"slurm_plugin: {found} \[job {job.id}\]", drained["n2"]), drained
 
 
 def test_an_xid_is_one_job_s_reason(cluster: Sandbox, checks: SetChecks) -> None:
