@@ -27,7 +27,7 @@ def changing(box: Sandbox, kept: Path) -> Iterator[SetChecks]:
             before = site["prechecks"].get(name, {})
             site["prechecks"][name] = {**before, **value} if isinstance(value, Mapping) else value
         (kept / "site.yaml").write_text(yaml.safe_dump(site), encoding="utf-8")
-        render_site(load(kept / "site.yaml"), kept / "site")
+        render_site(load(kept / "site.yaml"), kept / "site", elsewhere=True)  # another root has its own interpreter
         shutil.copytree(kept / "site", deployed, dirs_exist_ok=True)
 
     try:
