@@ -62,8 +62,11 @@ class GpuXid(nvidia.NvidiaCheck):
 
 
 def records(path: str = KMSG) -> list[str]:
-    """Everything that the kernel's buffer holds, without waiting for more."""
-    found: list[str] = []
+    """The lines of everything that the kernel's buffer holds, without waiting for more; a plain file is read as well.
+
+    A record's text has no line break of its own: the kernel escapes it.
+    """
+    found: list[bytes] = []
     log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         while True:
@@ -72,12 +75,13 @@ def records(path: str = KMSG) -> list[str]:
             except BrokenPipeError:  # overwritten while we read: the next read goes on behind the gap
                 continue
             except BlockingIOError:
-                return found
+                break
             if not record:
-                return found
-            found.append(record.decode(errors="replace"))
+                break
+            found.append(record)
     finally:
         os.close(log)
+    return b"".join(found).decode(errors="replace").removesuffix("\n").split("\n")
 
 
 def parse(lines: Iterable[str], after: int) -> tuple[int, list[Xid]]:

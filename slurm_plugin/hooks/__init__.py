@@ -11,8 +11,21 @@ HOOKS = ("prolog", "epilog", "epilog_slurmctld", "periodic")
 
 
 def main(args: list[str]) -> int:
-    """Run one hook by name; an exception is a traceback and exit 1, which the guard logs."""
+    """Run one hook by name; an exception is in the system log, then a traceback and exit 1, which the guard logs."""
     if len(args) != 1 or args[0] not in HOOKS:
         raise SystemExit(f"hook {' '.join(args)!r} is unknown; there are: {', '.join(HOOKS)}")
-    code: int = import_module(f"slurm_plugin.hooks.{args[0]}").main()
+    try:
+        code: int = import_module(f"slurm_plugin.hooks.{args[0]}").main()
+    except Exception as error:
+        _log(args[0], error)  # slurmd keeps nothing of a hook's stderr
+        raise
     return code
+
+
+def _log(hook: str, error: Exception) -> None:
+    import syslog  # noqa: PLC0415 - of no use to a hook that works
+
+    from prechecks.verdict import one_line  # noqa: PLC0415
+
+    syslog.openlog("slurm_plugin")
+    syslog.syslog(syslog.LOG_ERR, one_line(f"the {hook} hook: {type(error).__name__}: {error}"))
