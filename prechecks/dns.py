@@ -28,6 +28,7 @@ class Dns(Check):
     """`settings["dns"]["hosts_files"]`: files of names, with `*` and `?` in the last part of a path."""
 
     item = "dns"
+    looks_at = "this node's name, every host of the job, every name in the site's hosts files"
     settings: Mapping[str, Setting] = {
         "hosts_files": Setting(
             PATHS, ("/etc/volcano/*.host",), "files of names that must resolve; `*` and `?` in the name"
