@@ -23,6 +23,7 @@ EVERY_S = 5.0
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 UNKNOWN = (prechecks.TIMEOUT, prechecks.ERROR)
 COLOURS = {prechecks.OK: "green", prechecks.FAILED: "red", prechecks.SKIPPED: "dim"}
+LARGE = 1 << 20
 SIZES = {check.item for check in prechecks.CHECKS if any(each.kind == SIZE for each in check.settings.values())}
 WIDE = 24  # characters of a value in the table; the report has it whole
 
@@ -123,8 +124,8 @@ def examine(
     hook: str, environ: Mapping[str, str], site: situation.Site, items: Sequence[str] | None, *, partition: str = ""
 ) -> prechecks.Report:
     """All of the items here and now, as a report."""
-    context = situation.context(hook, environ, site, named=items is not None, partition=partition)
-    verdicts = prechecks.run(context, situation.checked(site.settings), items=items)
+    context = situation.context(hook, environ, site, partition=partition)
+    verdicts = prechecks.run(context, situation.checked(site.settings, items), items=items)
     return prechecks.Report(context.node, situation.job(environ), hook, time.time(), verdicts)
 
 
@@ -159,10 +160,10 @@ def table(verdicts: Sequence[prechecks.Verdict], *, on: bool) -> list[str]:
 
 
 def short(value: float | str | None, *, size: bool = False) -> str:
-    """A measured value as a cell; `size`: a whole number is bytes."""
+    """A measured value as a cell; `size`: a large whole number is bytes, a small one counts the places looked at."""
     if value is None:
         return ""
-    if size and isinstance(value, int):
+    if size and isinstance(value, int) and value >= LARGE:
         return units.size(value)
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= WIDE else f"{text[: WIDE - 3]}..."

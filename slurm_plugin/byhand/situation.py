@@ -46,31 +46,32 @@ def site(config: Path | None) -> Site:
     return Site(siteconfig.compiled(siteconfig.load(config)), str(there or DEFAULTS))
 
 
-def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the checks for a look by hand: it sees what was remembered, and leaves it as it is."""
-    return {**settings["prechecks"], REMEMBER: False}
+def checked(settings: Mapping[str, Any], items: Sequence[str] | None = None) -> dict[str, Any]:
+    """The settings of the checks for a look by hand: it sees what was remembered, and leaves it as it is.
+
+    `items` that are asked for by name are mandatory, so they are looked at as for a job that needs them.
+    """
+    checks = settings["prechecks"]
+    return {**checks, "mandatory": [*checks["mandatory"], *(items or ())], REMEMBER: False}
 
 
-def context(
-    hook: str, environ: Mapping[str, str], site: Site, *, named: bool, partition: str = ""
-) -> prechecks.Context:
+def context(hook: str, environ: Mapping[str, str], site: Site, *, partition: str = "") -> prechecks.Context:
     """What the checks may know here: in a step of a job that job; elsewhere, as for a job that has all GPUs.
 
-    `named`: items are asked for by name, which are then looked at as for a job that needs them. `partition`: as for a
-    job there. An allocation alone is no job here: its shell may run anywhere.
+    `partition`: as for a job there. An allocation alone is no job here: its shell may run anywhere.
     """
     inside = "SLURMD_NODENAME" in environ
     partition = partition or (environ.get("SLURM_JOB_PARTITION", "") if inside else "")
     own = environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS", "") if inside else ""
     gpus = tuple(int(gpu) for gpu in own.split(",") if gpu.isdigit())
-    if not gpus and (named or not inside):
-        gpus = all_gpus(site.settings["prechecks"].get("gpu-check", {}), named=named)
+    if not inside:
+        gpus = all_gpus(site.settings["prechecks"]["gpu-check"])
     return prechecks.Context(
         hook=hook,
         node=environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0],
         hosts=_hosts(environ) if inside else (),
         gpus=gpus,
-        infiniband=named or partition in site.settings["infiniband_partitions"],
+        infiniband=partition in site.settings["infiniband_partitions"],
         partition=partition,
     )
 
@@ -81,18 +82,18 @@ def job(environ: Mapping[str, str]) -> int | None:
     return int(number) if number.isdigit() else None
 
 
-def all_gpus(own: Mapping[str, Any], *, named: bool) -> tuple[int, ...]:
-    """The numbers of the GPUs whose device files stand here; with one of them, or for `named`, all that a node has."""
-    directory, _, pattern = str(own.get("device", "")).rpartition("/")
+def all_gpus(own: Mapping[str, Any]) -> tuple[int, ...]:
+    """The numbers of the GPUs whose device files stand here, and with one of them of all that the site counts."""
+    directory, _, pattern = own["device"].rpartition("/")
     before, _, after = pattern.partition("%d")
     try:
         names = os.listdir(directory or "/")  # noqa: PTH208 - names are all that is asked for
     except OSError:
         names = []
-    alike = [name for name in names if name.startswith(before) and name.endswith(after)] if pattern else []
+    alike = [name for name in names if name.startswith(before) and name.endswith(after)]
     cut = [name[len(before) : len(name) - len(after)] for name in alike]
     found = {int(number) for number in cut if number.isdecimal()}
-    return tuple(sorted(found | set(range(own.get("count") or 0)))) if found or named else ()
+    return tuple(sorted(found | set(range(own["count"] or 0)))) if found else ()
 
 
 def _hosts(environ: Mapping[str, str]) -> Sequence[str]:
