@@ -23,6 +23,7 @@ Attempts = Sequence[Mapping[str, Any]]
 
 NO_MORE: Final = "no restart left"  # how `last` of a job begins that the worker has cancelled
 SHOWN_ATTEMPTS: Final = 4
+A_PROLOG_S: Final = 90.0  # more than the checks and our questions to Slurm take in a prolog that fails
 ITEMS: Final = {check.item.replace(".", " "): check.item for check in prechecks.CHECKS}
 NO_ATTEMPT: Final = "no attempts.jsonl of it can be read here; it stands in its working directory"
 
@@ -45,7 +46,7 @@ def of_job(job: Job, nodes: Mapping[str, Node], attempts: Attempts | None) -> An
     if job.state in ENDED:
         now, then = _ended(job, given, blamed, attempts)
     else:
-        now, then = _waits(job, given) if job.state in WAITING else _between(job)
+        now, then = _between(job) if job.state in reasons.BETWEEN or job.state not in WAITING else _waits(job, given)
     restarts = tuple(_restarts(job, given, blamed))
     left_out = (f"it leaves out {job.excluded}",) if job.excluded else ()
     out = tuple(f"{node.name} is out: {_bare(node.standing_reason)}" for node in blamed)
@@ -149,7 +150,7 @@ def _ended(job: Job, given: Grant | None, blamed: list[Node], attempts: Attempts
         return f"it ended: {row.says}", show
     if job.state == "CANCELLED" and given and given.last.startswith(NO_MORE):
         return f"it was cancelled: {given.last}", show
-    if job.state == "CANCELLED" and blamed and not last:
+    if job.state == "CANCELLED" and blamed and not last and _was_short(job):
         says = "a node of it failed its checks before it started, and only batch jobs with retries are requeued"
         return f"it was ended: {says}; submitted again it gets other nodes", show
     if job.state == "FAILED" and last:
@@ -158,6 +159,11 @@ def _ended(job: Job, given: Grant | None, blamed: list[Node], attempts: Attempts
     log = [f"scontrol show job {job.id} | grep StdOut"] if job.state == "FAILED" else []
     slurms = f" ({job.reason})" if job.reason and job.state != "CANCELLED" else ""
     return f"it ended: {row.says}{how}{slurms}", [*show, *log]
+
+
+def _was_short(job: Job) -> bool:
+    """Whether this run may have been no more than its prologs."""
+    return not job.start_time or not job.end_time or (job.end_time - job.start_time).total_seconds() < A_PROLOG_S
 
 
 def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node]) -> Iterable[str]:
@@ -201,12 +207,14 @@ def _ours(node: Node, *, periodic: bool | None, passes: int | None) -> tuple[lis
     lines = [f"slurm_plugin drained it{when}: a check failed", *(f"  {part}" for part in found)]
     if jobs:
         lines.append(f"found for {', '.join(jobs)}")
-    row = f"{passes} looks in a row" if passes else "several looks in a row"
+    row = f"{passes} good looks in a row" if passes else "several good looks in a row"
     back = {
-        True: f"it comes back by itself once it is mended: after {row} of the periodic check that pass",
+        True: f"it comes back by itself once it is mended: after {row} of the periodic check",
         False: "it does not come back by itself: no periodic check of ours runs here; mend it, then resume it",
         None: "it comes back once it is mended: by our periodic check where the site has one, else by hand",
     }[periodic]
+    if node.states & {"DOWN", "NOT_RESPONDING"}:
+        back = "it does not come back as long as its slurmd does not answer"
     lines.append(back)
     items = [ITEMS[part.partition(": ")[0]] for part in found if part.partition(": ")[0] in ITEMS]
     return lines, [

@@ -39,9 +39,9 @@ def site(config: Path | None) -> Site:
             raise UsageError(f"{path} cannot be used: {error}\n  give a site file with: --config FILE") from error
     try:
         from slurm_plugin import siteconfig  # noqa: PLC0415 - needs packages that a node does without
-    except ModuleNotFoundError as error:
-        wanted = f"{config} cannot be read" if config else f"{path} is not there"
-        raise MissingError(f"{wanted}: {error.name} is not installed\n  run: pip install slurm_plugin") from error
+    except ImportError as error:
+        what = f"{config}: a site file cannot be read here" if config else f"{path} is not there"
+        raise MissingError(f"{what}, only the node side is installed\n  run: pip install slurm_plugin") from error
     there = config or (siteconfig.DEFAULT_PATH if siteconfig.DEFAULT_PATH.exists() else None)
     return Site(siteconfig.compiled(siteconfig.load(config)), str(there or DEFAULTS))
 

@@ -1,6 +1,6 @@
 """Why a job is as it is, and why a node is out: values in, lines out."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -110,6 +110,8 @@ def test_an_interactive_job_whose_prolog_failed() -> None:
         "requeued; submitted again it gets other nodes"
     )
     assert found.then[-1] == "slurm-plugin why n2"
+    ran = ended._replace(start_time=AT, end_time=AT + timedelta(hours=1))  # and its epilog found the fault
+    assert why.of_job(ran, {"n2": BAD}, None).lines[0].startswith("it ended: somebody cancelled it")
     other = node("n2", "IDLE", "DRAIN", reason="slurm_plugin: dns: x [job 77]")
     assert why.of_job(ended, {"n2": other}, None).lines[0].startswith("it ended: somebody cancelled it")
 
@@ -128,6 +130,19 @@ def test_an_interactive_job_whose_prolog_failed() -> None:
 def test_restarts(fields: dict[str, Any], line: str) -> None:
     """What was asked for, granted and used; requeues that are not ours are told apart."""
     assert line in why.of_job(job(**fields), {}, None).lines
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("CONFIGURING", "its nodes boot, or their prologs run: n[1-2]"),
+        ("EXPEDITING", "Slurm starts it again at once (--requeue=expedite): n[1-2]"),
+        ("RESIZING", "its state is RESIZING: n[1-2]"),
+    ],
+)
+def test_a_job_between(state: str, says: str) -> None:
+    """Neither waiting nor ended; a state that has no line of ours is named."""
+    assert why.of_job(job(state=state, nodes="n[1-2]"), {}, None).lines[0] == says
 
 
 def test_a_restart_that_is_not_counted_yet() -> None:
@@ -175,8 +190,8 @@ def test_a_job_that_slurm_has_forgotten() -> None:
 @pytest.mark.parametrize(
     ("periodic", "passes", "back"),
     [
-        (True, 3, "it comes back by itself once it is mended: after 3 looks in a row of the periodic check that pass"),
-        (True, None, "after several looks in a row"),
+        (True, 3, "it comes back by itself once it is mended: after 3 good looks in a row of the periodic check"),
+        (True, None, "after several good looks in a row"),
         (False, 3, "it does not come back by itself: no periodic check of ours runs here"),
         (None, None, "by our periodic check where the site has one, else by hand"),
     ],
@@ -196,6 +211,14 @@ def test_a_node_that_we_drained(periodic: bool | None, passes: int | None, back:
     assert found.then == (
         "on n2: slurm-plugin check gpu-check disk-size.shm", "scontrol update nodename=n2 state=resume",
     )  # fmt: skip
+
+
+def test_a_node_that_we_drained_and_that_died() -> None:
+    """Nothing looks there any more."""
+    dead = BAD._replace(states=frozenset({"DOWN", "DRAIN", "NOT_RESPONDING"}))
+    found = why.of_node(dead, periodic=True, passes=3)
+    assert found.lines[-1] == "it does not come back as long as its slurmd does not answer"
+    assert found.state.startswith("DOWN+")
 
 
 def test_a_node_that_somebody_drained() -> None:
