@@ -24,6 +24,7 @@ Attempts = Sequence[Mapping[str, Any]]
 NO_MORE: Final = "no restart left"  # how `last` of a job begins that the worker has cancelled
 SHOWN_ATTEMPTS: Final = 4
 A_PROLOG_S: Final = 90.0  # more than the checks and our questions to Slurm take in a prolog that fails
+EVENTS: Final = frozenset(check.item for check in prechecks.CHECKS if check.event)
 ITEMS: Final = {check.item.replace(".", " "): check.item for check in prechecks.CHECKS}
 NO_ATTEMPT: Final = "no attempts.jsonl of it can be read here; it stands in its working directory"
 
@@ -213,10 +214,12 @@ def _ours(node: Node, *, periodic: bool | None, passes: int | None) -> tuple[lis
         False: "it does not come back by itself: no periodic check of ours runs here; mend it, then resume it",
         None: "it comes back once it is mended: by our periodic check where the site has one, else by hand",
     }[periodic]
+    items = [ITEMS[part.partition(": ")[0]] for part in found if part.partition(": ")[0] in ITEMS]
+    if periodic and EVENTS.intersection(items):
+        back = f"it comes back by itself after a reboot: after {row} of the periodic check"
     if node.states & {"DOWN", "NOT_RESPONDING"}:
         back = "it does not come back as long as its slurmd does not answer"
     lines.append(back)
-    items = [ITEMS[part.partition(": ")[0]] for part in found if part.partition(": ")[0] in ITEMS]
     return lines, [
         f"on {node.name}: slurm-plugin check {' '.join(items)}".rstrip(),
         f"scontrol update nodename={node.name} state=resume",

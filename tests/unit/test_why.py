@@ -213,6 +213,16 @@ def test_a_node_that_we_drained(periodic: bool | None, passes: int | None, back:
     )  # fmt: skip
 
 
+def test_an_event_is_over_after_a_boot_only() -> None:
+    """Of an Xid there is one line; no later look makes good for it."""
+    lost = BAD._replace(reason="slurm_plugin: gpu-xid: Xid 79 on 0000:52:00: it fell off the bus, reboot the node")
+    found = why.of_node(lost, periodic=True, passes=3)
+    assert (
+        found.lines[-1] == "it comes back by itself after a reboot: after 3 good looks in a row of the periodic check"
+    )
+    assert found.then[0] == "on n2: slurm-plugin check gpu-xid"
+
+
 def test_a_node_that_we_drained_and_that_died() -> None:
     """Nothing looks there any more."""
     dead = BAD._replace(states=frozenset({"DOWN", "DRAIN", "NOT_RESPONDING"}))

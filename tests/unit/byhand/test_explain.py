@@ -50,7 +50,7 @@ def test_what_a_site_has_changed() -> None:
         ("gpu-check", None, "node_problem", explain.DRAINS),
         ("gpu-check", "leave-out", "job_problem", f"{explain.LEAVES_OUT} (on-failure: leave-out)"),
         ("gpu-check", "log", "no_problem", f"{explain.LOGS} (on-failure: log)"),
-        ("dns", None, "job_problem", explain.LEAVES_OUT),
+        ("processes.leftovers", None, "job_problem", explain.LEAVES_OUT),
         ("mounts.paths", None, "node_problem",
          f"before a job: {explain.LEAVES_OUT}; in the periodic check: {explain.DRAINS}"),
     ],
