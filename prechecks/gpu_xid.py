@@ -46,17 +46,19 @@ class GpuXid(nvidia.NvidiaCheck):
 
     item = "gpu-xid"
     event = True
+    looks_at = "Xids in the kernel log since the last look"
     settings: Mapping[str, Setting] = {
         "fail": Setting(TEXTS, tuple(WHAT_TO_DO), "Xids that are the node's fault; others pass, in words"),
     }
     hooks = (*REMEMBERS, "hand")
+    root = True
 
     def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
         """Where the tool is, there may be Xids; it is not asked."""
         state = settings["state"]
         before = seen.load(state, self.item).get("record", -1)
         last, found = parse(records(), before)
-        if last > before and context.hook in REMEMBERS:
+        if last > before and context.hook in REMEMBERS and settings.get("remember", True):
             seen.save(state, self.item, {"record": last})
         return judge(found, self.own(settings)["fail"])
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 FILE: Final = "compiled.json"
+DEFAULT_ROOT: Final = "/etc/slurm/slurm_plugin"
 KILL_SWITCH: Final = "DISABLED"  # while this file stands beside it, nothing of ours acts
 
 

@@ -29,6 +29,7 @@ HOOKS = {
 
 # What runs on nodes: packages and modules that need the standard library only (tests/unit/test_layering.py).
 NODE_SIDE = (
+    "byhand",
     "hooks",
     "job",
     "modes",
@@ -42,7 +43,9 @@ NODE_SIDE = (
     "errors.py",
     "grant.py",
     "health.py",
+    "reasons.py",
     "token.py",
+    "why.py",
 )
 _ENTRY = """# Runs the node side from this directory: python3 -I -S DIR VERB ...
 from slurm_plugin.__main__ import main
