@@ -75,7 +75,7 @@ def test_a_fault_under_a_running_job_is_found_at_its_end(cluster: Sandbox, check
 
 
 def resumed(box: Sandbox, node: str) -> bool:
-    """Whether it is idle again, as its admin wants it: Slurm may drain it once more when it hears of the prolog's end."""
+    """Whether it is idle again: Slurm may drain it once more when it hears of the prolog's end."""
     if "drain" in box.states()[node]:
         box.run(["scontrol", "update", f"nodename={node}", "state=resume"], user="root")
     return box.states()[node] == "idle"
