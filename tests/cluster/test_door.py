@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,10 @@ def test_jobs_of_a_user_on_a_node(door: Slurm) -> None:
     assert {both, array} < running
     assert "RUNNING" not in door.jobs_of(0, "n3").values()
     assert "RUNNING" not in door.jobs_of(ALICE_UID, "n1").values()
-    for uid, node, said in ((0, "n99", "Invalid node name n99"), (4242, "n1", "Invalid user: 4242")):
-        with pytest.raises(SlurmError, match=said):
-            door.jobs_of(uid, node)
+    with pytest.raises(SlurmError, match="Invalid node name n99"):
+        door.jobs_of(0, "n99")
+    with suppress(SlurmError):  # "Invalid user: 4242" up to 24.11
+        assert door.jobs_of(4242, "n1") == {}
 
 
 def test_times_are_utc(door: Slurm) -> None:
