@@ -28,6 +28,7 @@ class Check:
     hooks: tuple[str, ...] = HOOKS  # where it is looked at unless the site says else
     condition: str  # why it is skipped where it does not apply, for people
     forked = True  # False only where measuring can never hang: no file system, no network
+    quick = False  # forked, and over in no time where nothing hangs: it shares a child with the others that are
     listener: Callable[[str], None] | None = None  # set by the runner, in the child alone
 
     def own(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
