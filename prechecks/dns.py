@@ -30,6 +30,7 @@ class Dns(Check):
     }
     shared = True
     problem = JOB_PROBLEM
+    quick = True  # as long as a name server answers
     condition = ""
 
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:

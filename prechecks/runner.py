@@ -85,8 +85,11 @@ def _skipped(check: Check, context: Context, settings: Mapping[str, Any]) -> Fin
 
 
 def _shared(checks: Sequence[Check]) -> list[list[Check]]:
-    """Who shares a child: those that take no time where nothing is wrong; each other one has its own."""
-    quick = [check for check in checks if check.quick]
+    """Who shares a child: those that take no time where nothing is wrong; each other one has its own.
+
+    The last of them is the first of all, `dns`, so that nobody waits for a name server that takes its time.
+    """
+    quick = [check for check in reversed(checks) if check.quick]
     return [*([quick] if quick else []), *([check] for check in checks if not check.quick)]
 
 

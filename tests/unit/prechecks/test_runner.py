@@ -13,6 +13,7 @@ import pytest
 import prechecks
 from prechecks import Check, Context, Finding, PrecheckError, Verdict
 from prechecks.child import Child
+from prechecks.runner import _shared
 
 CONTEXT = Context("prolog", "n1")
 WIDE = 5.0  # seconds; how much later than its deadline a run may end on a busy machine
@@ -106,7 +107,7 @@ def test_a_check_that_cannot_hang_runs_here() -> None:
 
 
 def test_quick_checks_share_a_child() -> None:
-    """One process for all of them, in their order; another check beside them has its own."""
+    """One process for all of them; another check beside them has its own."""
     first, other, last = run(Looks("a", fine, quick=True), Looks("b", fine), Looks("c", fine, quick=True))
     assert first.message == last.message != other.message
 
@@ -137,11 +138,17 @@ def test_one_that_takes_its_time_holds_nobody_up() -> None:
         time.sleep(1.0)
         return fine()
 
-    looks = {"slow": slow, "fine": fine, "hung": hang}
-    first, second, third = run(*(Looks(name, look, quick=True) for name, look in looks.items()), deadline_s=2.5)
-    assert [each.verdict for each in (first, second, third)] == ["ok", "ok", "timeout"]
-    assert first.message != second.message
-    assert second.seconds < 0.9 < first.seconds < 2.0
+    looks = {"hung": hang, "fine": fine, "slow": slow}  # the last is looked at first
+    hung, waited, late = run(*(Looks(name, look, quick=True) for name, look in looks.items()), deadline_s=2.5)
+    assert [each.verdict for each in (hung, waited, late)] == ["timeout", "ok", "ok"]
+    assert waited.message != late.message
+    assert waited.seconds < 0.9 < late.seconds < 2.0
+
+
+def test_the_names_of_hosts_wait_for_nobody_and_nobody_for_them() -> None:
+    """A name server may take its time: `dns` comes last in the child that it shares."""
+    shared = [[check.item for check in row] for row in _shared(prechecks.CHECKS) if len(row) > 1]
+    assert [row[-1] for row in shared] == ["dns"]
 
 
 @pytest.mark.parametrize("look", [hang, hang_and_ignore_everything])
