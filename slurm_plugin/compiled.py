@@ -56,8 +56,8 @@ def stale(settings: Mapping[str, Any]) -> str:
 
     Its times are not compared: a copy has its own.
     """
-    known = settings.get("site_file") or {"path": "", "crc32": None}
-    here = fingerprint(known["path"])
-    if here in (None, known["crc32"]):
+    known: dict[str, Any] = settings.get("site_file") or {}
+    here = fingerprint(known["path"]) if known else None
+    if here is None or here == known["crc32"]:
         return ""
     return f"{known['path']} was changed after `slurm-plugin site render`; run it again"

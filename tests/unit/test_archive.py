@@ -57,6 +57,7 @@ def test_each_source_has_its_code(whole: bytes) -> None:
     assert {"__main__.py", "prechecks/runner.py", "hostfiles/__init__.py", "slurm_plugin/hooks/prolog.py"} <= {*sources}
     archive._compiled.cache_clear()
     assert archive.build([SYSTEM]) == whole
+    assert archive.build(["chroot", "/", SYSTEM]) == whole  # as for a sandbox with a root directory of its own
 
 
 @pytest.mark.parametrize("interpreter", [["/bin/false"], ["/nonexistent"], ["/bin/echo"], ["/bin/echo", "[1]"]])
