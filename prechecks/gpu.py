@@ -47,8 +47,9 @@ class GpuCheck(Check):
     condition = "the job uses no GPUs"
 
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
-        """To jobs that use GPUs; to every job where the site makes it mandatory and says how many a node has."""
-        return bool(context.gpus) or (self.mandatory(settings) and bool(settings["gpu-check"]["count"]))
+        """To jobs that use GPUs; where the site says how many a node has, to nodes, and if mandatory to every job."""
+        of_nodes = context.hook == "periodic" or self.mandatory(settings)
+        return bool(context.gpus) or (of_nodes and bool(settings["gpu-check"]["count"]))
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """All that are expected are there, and answer."""

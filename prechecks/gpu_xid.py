@@ -45,6 +45,7 @@ class GpuXid(nvidia.NvidiaCheck):
     """Root's alone: others may not read the kernel log."""
 
     item = "gpu-xid"
+    event = True
     settings: Mapping[str, Setting] = {
         "fail": Setting(TEXTS, tuple(WHAT_TO_DO), "Xids that are the node's fault; others pass, in words"),
     }

@@ -37,8 +37,9 @@ class NvidiaCheck(Check):
     condition = "the job uses no GPUs, or the site names no tool for them"
 
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
-        """To jobs that use GPUs, and to all where the site makes it mandatory."""
-        return bool(program(settings)) and (bool(context.gpus) or self.mandatory(settings))
+        """To jobs that use GPUs, to all where the site makes it mandatory, and to every node in the periodic check."""
+        of_nodes = context.hook == "periodic" or self.mandatory(settings)
+        return bool(program(settings)) and (bool(context.gpus) or of_nodes)
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """`ask`, where the tool is."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prechecks.check import Check
-from prechecks.setting import COUNT, Setting
+from prechecks.setting import COUNT, FLAG, TEXTS, Setting
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ ZOMBIE = "Z"
 
 
 class Processes(Check):
-    """`settings["processes"]`: two numbers; null: not looked at."""
+    """`settings["processes"]`: two numbers; null: not looked at. The others are for prechecks.leftovers."""
 
     item = "processes"
     settings: Mapping[str, Setting] = {
@@ -35,6 +35,9 @@ class Processes(Check):
         "stuck": Setting(
             COUNT, None, "processes in an uninterruptible wait (D) for a second; more fail; null: the same"
         ),
+        "leftovers": Setting(FLAG, "no", "yes: processes of users whose jobs have ended fail"),
+        "users_from": Setting(COUNT, 1000, "for leftovers: the first user id that is a person's"),
+        "accept": Setting(TEXTS, (), "for leftovers: programs that may be there"),
     }
     problem = NODE_PROBLEM
     shared = True

@@ -18,6 +18,7 @@ from prechecks.gpu_remap import GpuRemap
 from prechecks.gpu_xid import GpuXid
 from prechecks.infiniband import Infiniband
 from prechecks.inodes import Inodes
+from prechecks.leftovers import Leftovers
 from prechecks.memory import Memory
 from prechecks.mlu import MluCheck
 from prechecks.mounts import MountLocal, MountPaths
@@ -56,6 +57,7 @@ CHECKS: tuple[Check, ...] = (
     Memory(),
     Clock(),
     Processes(),
+    Leftovers(),
     Services(),
     Ports(),
     Command(),
@@ -63,4 +65,7 @@ CHECKS: tuple[Check, ...] = (
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}
 
-NODE_ITEMS: tuple[str, ...] = tuple(check.item for check in CHECKS if check.problem == NODE_PROBLEM)
+# What fails only by the node itself: an epilog looks at these again.
+NODE_ITEMS: tuple[str, ...] = tuple(
+    check.item for check in CHECKS if check.problem == NODE_PROBLEM and not check.shared
+)

@@ -1,6 +1,7 @@
 """`slurm-plugin site render DIR`: the files an admin deploys, complete: nothing in them needs an installed package."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ HOOKS = {
     "prolog": "site/guard.sh.j2",
     "epilog": "site/guard.sh.j2",
     "epilog_slurmctld": "site/guard.sh.j2",
+    "periodic": "site/guard.sh.j2",
     "task_prolog": "site/task_prolog.sh.j2",
 }
 
@@ -62,9 +64,15 @@ def render_site(
         _write(out / "hooks" / hook, render(template, **values, hook=hook, always=always), executable=True)
     _write(out / "bin" / "slurm-plugin", render("site/slurm-plugin.sh.j2", **values), executable=True)
     _write(out / "job_submit.lua", render("site/job_submit.lua.j2", **values))
-    _write(out / "slurm.conf.fragment", render("site/slurm.conf.j2", **values))
+    _write(out / "slurm.conf.fragment", fragment(config, root))
     _write(out / FILE, json.dumps(siteconfig.compiled(config, site_file), indent=1) + "\n")
     _remove_library(out)
+
+
+def fragment(config: SiteConfig, root: str) -> str:
+    """The lines that slurm.conf needs, with comments."""
+    interval_s = math.ceil(siteconfig.seconds(config.periodic.interval))
+    return render("site/slurm.conf.j2", version=slurm_plugin.__version__, root=root, interval_s=interval_s)
 
 
 def trusted_interpreter(python: Path) -> None:

@@ -19,6 +19,7 @@ from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
+LONGEST_INTERVAL_S: Final = 65535  # of HealthCheckInterval: slurmctld does not start with a longer one
 DEFAULT_ROOT = "/etc/slurm/slurm_plugin"
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KB|MB|GB|TB)", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
@@ -27,6 +28,7 @@ _SPACE = re.compile(rf"(/[^\0\n]*?) ({_SIZE.pattern})", re.ASCII)
 _UNITS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
 
 Count = Annotated[int, Meta(ge=0, description="a whole number from 0")]
+Positive = Annotated[int, Meta(ge=1, description="a whole number from 1")]
 Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES, description=f"a whole number from 0 to {MAX_RETRIES}")]
 Size = Annotated[str, Meta(pattern=rf"^{_SIZE.pattern}\Z", description="a size such as 512MB, 32GB or 1.5TB")]
 Seconds = Annotated[str, Meta(pattern=rf"^{_SECONDS.pattern}\Z", description="a time such as 10s or 2m")]
@@ -95,12 +97,26 @@ else:
     )
 
 
+class Periodic(Record, frozen=True):
+    """HealthCheckProgram: how often it looks, and how often in a row something must be so before it acts."""
+
+    interval: Seconds = "5m"
+    failures: Positive = 3  # of an item whose causes many nodes share
+    passes: Positive = 3  # before a node that we drained is back
+
+
 class SiteConfig(Record, frozen=True):
     """The whole site file."""
 
     infiniband_partitions: tuple[str, ...] = ()
     max_retries: Retries = MAX_RETRIES
+    drain_cap: Share = 0.1  # of a partition's nodes, and at least one, may be out by our doing
+    dry_run: Literal["yes", "no"] = "no"  # yes: nothing is drained or resumed; what would be is logged
+    notify: PlainPath | None = None  # called for each drain and resume: COMMAND EVENT NODE WORDS
+    metrics_directory: PlainPath | None = None  # of node_exporter's textfile collector
+    periodic: Periodic = Periodic()
     prechecks: Prechecks = Prechecks()
+    clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
     python: PlainPath = "/usr/bin/python3"
     slurm_bin: PlainPath = "/usr/bin"
     command: PlainPath = f"{DEFAULT_ROOT}/bin/slurm-plugin"
@@ -132,6 +148,9 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
             close = validate.nearest(item, items)
             yield Problem(("prechecks", "mandatory"), f"found {item!r}; accepted: {', '.join(items)}{close}")
 
+    if not 1 <= seconds(config.periodic.interval) <= LONGEST_INTERVAL_S:
+        text = f"found {config.periodic.interval!r}; accepted: a time from 1s to {LONGEST_INTERVAL_S}s"
+        yield Problem(("periodic", "interval"), text)
     for section, settings in prechecks.SECTIONS.items():
         part = msgspec.to_builtins(getattr(config.prechecks, section.replace("-", "_")))
         for name, each in {**settings, **setting.COMMON}.items():
@@ -176,6 +195,12 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
         "site_file": source and source._asdict(),
         "infiniband_partitions": list(config.infiniband_partitions),
         "max_retries": config.max_retries,
+        "drain_cap": config.drain_cap,
+        "dry_run": config.dry_run == "yes",
+        "notify": config.notify or "",
+        "metrics_directory": config.metrics_directory or "",
+        "periodic": {"failures": config.periodic.failures, "passes": config.periodic.passes},
+        "clean": list(config.clean),
         "slurm_bin": config.slurm_bin,
         "run_directory": config.run_directory,
         "spool_directory": config.spool_directory,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from hostfiles import nodelist
 from slurm_plugin.slurm import Job, JobNotFoundError, Node, SlurmError, Steps
 
 _FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded"}
@@ -12,9 +13,9 @@ def job(job_id: int = 7, **fields: object) -> Job:
     return Job(job_id, "alice", "PENDING", "BeginTime", "", "", 1, "", "")._replace(**fields)
 
 
-def node(name: str, *states: str, reason: str = "") -> Node:
+def node(name: str, *states: str, reason: str = "", partitions: tuple[str, ...] = (), comment: str = "") -> Node:
     """A node, idle unless said otherwise."""
-    return Node(name, frozenset(states or ("IDLE",)), reason)
+    return Node(name, frozenset(states or ("IDLE",)), reason, partitions=partitions, comment=comment)
 
 
 class FakeSlurm:
@@ -29,6 +30,7 @@ class FakeSlurm:
         self.questions: list[tuple[str, tuple[object, ...]]] = []
         self.refusals: dict[tuple[str, object], float] = {}
         self.settings: dict[str, str] = {"SLURM_VERSION": "22.05.8"}
+        self.users = {20001: "alice", 20002: "bob"}
         self.up = True
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
@@ -45,6 +47,12 @@ class FakeSlurm:
         wanted = tuple(self.known_jobs if job_ids is None else job_ids)
         self.questions.append(("jobs", wanted))
         return {each: self.known_jobs[each] for each in wanted if each in self.known_jobs}
+
+    def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
+        self._refuse("jobs_of", uid)
+        self.questions.append(("jobs_of", (uid, node)))
+        mine = [each for each in self.known_jobs.values() if each.user == self.users.get(uid)]
+        return {each.id: each.state for each in mine if node in nodelist.expand(each.nodes)}
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         self._refuse("nodes", None)
@@ -85,6 +93,11 @@ class FakeSlurm:
         self._change("resume", node)
         old = self.known_nodes[node]
         self.known_nodes[node] = old._replace(states=old.states - {"DRAIN"}, reason="")
+
+    def update_node(self, node: str, **fields: str) -> None:
+        self._change("update_node", node, fields)
+        changed = {{"Comment": "comment", "Reason": "reason"}[name]: value for name, value in fields.items()}
+        self.known_nodes[node] = self.known_nodes[node]._replace(**changed)
 
     def config(self) -> Mapping[str, str]:
         self._refuse("config", None)

@@ -34,7 +34,7 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
         yield judge_slurm.backend(slurm.backend, lacks)
         if config:
             yield judge_slurm.version(config)
-            yield from _slurm_conf(config, root, controller=controller)
+            yield from _slurm_conf(config, site, root, controller=controller)
             yield _job_submit(config, wanted, root, controller=controller, site_file=here)
         else:
             yield Finding("slurm.conf", "cannot tell", "slurmctld did not show its settings")
@@ -60,9 +60,11 @@ def _config(slurm: Slurm) -> Mapping[str, str]:
         return {}
 
 
-def _slurm_conf(config: Mapping[str, str], root: str, *, controller: bool) -> Iterator[Finding]:
+def _slurm_conf(
+    config: Mapping[str, str], site: siteconfig.SiteConfig, root: str, *, controller: bool
+) -> Iterator[Finding]:
     """A finding for each line of our fragment."""
-    for name, value in measure.lines(root).items():
+    for name, value in measure.lines(site, root).items():
         leads = measure.leads(judge_slurm.values(config, name), value) if value.startswith("/") else None
         found = judge_slurm.setting(config, name, value, leads=leads)
         if name == "EpilogSlurmctld":

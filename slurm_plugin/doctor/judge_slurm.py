@@ -53,7 +53,7 @@ def setting(config: Mapping[str, str], name: str, wanted: str, *, leads: bool | 
         return _hook(name, wanted, values(config, name), leads)
     has = config.get(name, "")
     if wanted.isdigit():
-        if has == wanted:
+        if has.removesuffix(" sec") == wanted:
             return Finding(name, "ok", has)
         return Finding(name, "wrong", f"is {has or 'not set'}", f"slurm.conf: {name}={wanted}")
     words = [word.strip() for word in has.split(",") if word.strip()]

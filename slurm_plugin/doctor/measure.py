@@ -12,15 +12,13 @@ from glob import glob
 from pathlib import Path
 from typing import Final
 
-import slurm_plugin
 from slurm_plugin import archive, compiled
 from slurm_plugin.doctor.finding import Differences, Owned
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.site import render_site, trusted_interpreter
+from slurm_plugin.site import fragment, render_site, trusted_interpreter
 from slurm_plugin.siteconfig import SiteConfig, SiteFile
 from slurm_plugin.slurm import HOOK_COMMANDS
 from slurm_plugin.slurm.process import Result, run
-from slurm_plugin.templates import render
 
 DEADLINE_S: Final = 10.0
 _VERSION = "import sys; print(*sys.version_info[:2])"
@@ -34,10 +32,9 @@ class Rendered:
     mode: int
 
 
-def lines(root: str) -> dict[str, str]:
+def lines(site: SiteConfig, root: str) -> dict[str, str]:
     """The lines that slurm.conf needs, name -> value."""
-    text = render("site/slurm.conf.j2", version=slurm_plugin.__version__, root=root)
-    return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
+    return dict(line.split("=", 1) for line in fragment(site, root).splitlines() if not line.startswith("#"))
 
 
 def source(root: str, site_file: Path | None) -> SiteFile | None:

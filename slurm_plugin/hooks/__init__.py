@@ -10,7 +10,7 @@ import syslog
 from slurm_plugin import compiled, trust
 
 NODE_IS_BAD = 75  # the one exit code of a hook that lets Slurm act against the node
-HOOKS = ("prolog", "epilog", "epilog_slurmctld")
+HOOKS = ("prolog", "epilog", "epilog_slurmctld", "periodic")
 
 
 def main(args: list[str]) -> int:

@@ -46,13 +46,18 @@ def write(run_directory: str, directory: str, file: str, text: str, *, gid: int)
 
 def of_job(run_directory: str, job_id: int) -> list[str]:
     """The names of a job's directories on this node, oldest run first."""
+    return [each for each in all_runs(run_directory) if each.partition(".")[0] == str(job_id)]
+
+
+def all_runs(run_directory: str) -> list[str]:
+    """The names of all runs' directories on this node, by job, oldest run first."""
     try:
         found = [entry.name for entry in os.scandir(f"{run_directory}/jobs") if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
     numbers = [each.split(".") for each in found if each.replace(".", "").isdecimal()]
-    mine = [parts for parts in numbers if parts[0] == str(job_id) and len(parts) == 3 and all(parts)]
-    return [".".join(parts) for parts in sorted(mine, key=lambda parts: [int(part) for part in parts])]
+    whole = [parts for parts in numbers if len(parts) == 3 and all(parts)]
+    return [".".join(parts) for parts in sorted(whole, key=lambda parts: [int(part) for part in parts])]
 
 
 def remove(run_directory: str, directory: str) -> None:

@@ -43,14 +43,18 @@ def main() -> int:
     for verdict in verdicts:
         if verdict.verdict != prechecks.SKIPPED:
             syslog.syslog(prechecks.line(context.node, verdict))
+    if site["metrics_directory"]:
+        from slurm_plugin.hooks import published  # noqa: PLC0415 - many sites have none
+
+        published.metrics(site, report)
     reason = prechecks.reason(verdicts, job_id)
     if not reason:
         return 0
     from slurm_plugin.hooks import draining  # noqa: PLC0415 - a passing prolog asks Slurm nothing
     from slurm_plugin.slurm import connect  # noqa: PLC0415
 
-    draining.drain(connect(site["slurm_bin"], deadline_s=5.0), context.node, reason)
-    return NODE_IS_BAD
+    out = draining.drain(connect(site["slurm_bin"], deadline_s=5.0), site, context, reason)
+    return NODE_IS_BAD if out else 0  # Slurm drains a node whose prolog says that it is bad
 
 
 def _context(asked: token.Token, site: Mapping[str, Any], environ: Mapping[str, str]) -> prechecks.Context:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 import prechecks
-from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.siteconfig import LONGEST_INTERVAL_S, SiteConfig
 
 CPUS, MEMORY_MB = 8, 4000  # of each node; SlurmdParameters=config_overrides makes slurmd believe them
 SCHEDULER = "batch_sched_delay=0,sched_min_interval=0,bf_interval=1"
@@ -93,7 +93,8 @@ def hosts(addresses: Mapping[str, str]) -> str:
 
 
 def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
-    """The sandbox's site file: the defaults, less what this machine cannot meet.
+    """The sandbox's site file: the defaults, less what this machine cannot meet; no cap on its few nodes, and
+    a periodic check that does not come between a fault and what somebody tries with it.
 
     `python` is the machines' interpreter. `soft_limits` are in the units of the site file, -1 for unlimited. A
     threshold that this machine's own limit does not exceed becomes half of that limit.
@@ -110,8 +111,9 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
     }
     if lowered:
         checks["ulimit"] = lowered
-    own = {} if python == SiteConfig().python else {"python": python}
+    own: dict[str, Any] = {} if python == SiteConfig().python else {"python": python}
+    own |= {"drain_cap": 1, "periodic": {"interval": f"{LONGEST_INTERVAL_S}s"}, "prechecks": checks}
     return (
         "# Written by `slurm-plugin sandbox up`: the defaults, less what this machine cannot meet.\n"
-        + yaml.safe_dump(own | {"prechecks": checks}, sort_keys=False)
+        + yaml.safe_dump(own, sort_keys=False)
     )

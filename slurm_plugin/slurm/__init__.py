@@ -96,7 +96,9 @@ class Job(
     end_time: "datetime | None"  # running: when its time limit ends it
 
 
-class Node(namedtuple("Node", "name states reason reason_user reason_time partitions", defaults=("", None, ()))):
+class Node(
+    namedtuple("Node", "name states reason reason_user reason_time partitions comment", defaults=("", None, (), ""))
+):
     """One node as the controller sees it."""
 
     __slots__ = ()
@@ -106,6 +108,7 @@ class Node(namedtuple("Node", "name states reason reason_user reason_time partit
     reason_user: str  # who wrote the reason
     reason_time: "datetime | None"
     partitions: tuple[str, ...]
+    comment: str
 
     @property
     def standing_reason(self) -> str:
@@ -130,6 +133,9 @@ class Slurm(Protocol):
 
     def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
         """Many jobs in one question, None: all; jobs that Slurm does not know are absent."""
+
+    def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
+        """A user's jobs that have, or had, this node: id -> state. slurmctld is asked for that user's jobs alone."""
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
@@ -160,6 +166,9 @@ class Slurm(Protocol):
 
     def resume(self, node: str) -> None:
         """Let jobs start on a node again."""
+
+    def update_node(self, node: str, **fields: str) -> None:
+        """Change a node's fields (scontrol's names: Comment, Reason ...). On 24.11 an empty reason changes nothing."""
 
     def config(self) -> Mapping[str, str]:
         """slurmctld's settings by name, as `scontrol show config` names them; those that are not set are empty."""

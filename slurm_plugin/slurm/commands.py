@@ -24,6 +24,7 @@ from slurm_plugin.slurm.purpose import Purpose
 NONCE_BYTES: Final = 6  # 48 random bits that a user would have to guess for a call of a few milliseconds
 MOST_IDS: Final = 1000  # named in one question; for more, all jobs are asked for
 _UNKNOWN_JOB = "Invalid job id"
+_UNKNOWN_USER = "Invalid user"
 _LACKS_EXCLUDED = "Invalid job format specification: ExcNodes"
 # What the commands of 22.05, 24.11 and 26.05 say where no slurmctld answers. `scontrol` has but "Unexpected message
 # received" for it when it changes a job. Only a connection that was refused surely carried nothing.
@@ -79,6 +80,15 @@ class Commands:
         found = self._patience.ask(lambda: self._jobs(job_ids), repeatable=True)
         return found if job_ids is None else {each: found[each] for each in job_ids if each in found}
 
+    def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
+        """The states of a user's jobs that have, or had, this node, by their ids.
+
+        No word in the answer is a user's, so it needs no nonce.
+        """
+        which = [f"--user={uid}", f"--nodelist={node}"]
+        argv = ["squeue", "--noheader", "--all", "--array", "--states=all", *which, "--format=%A|%T"]
+        return self._patience.ask(lambda: self._jobs_of(argv), repeatable=True)
+
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
         which = [nodelist.fold(names)] if names else []
@@ -121,6 +131,12 @@ class Commands:
         argv = ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
         self._ask(argv, purpose.of_node(f"resume node {node}", node))
 
+    def update_node(self, node: str, **fields: str) -> None:
+        """Change a node's fields, named as scontrol names them."""
+        changes = [f"{name}={value}" for name, value in fields.items()]
+        why = purpose.of_node(f"update node {node} ({', '.join(fields)})", node)
+        self._ask(["scontrol", "update", f"NodeName={node}", *changes], why)
+
     def config(self) -> Mapping[str, str]:
         """slurmctld's settings by name."""
         return records.settings(self._ask(["scontrol", "show", "config"], purpose.READ_SETTINGS))
@@ -156,6 +172,13 @@ class Commands:
             return records.jobs(text, nonce)
         lists = records.excluded(self._checked("squeue", results[1], purpose.READ_JOBS), nonce)
         return records.jobs(text, nonce, lists)  # one that was submitted between the two waits for the next question
+
+    def _jobs_of(self, argv: Sequence[str]) -> dict[int, str]:
+        (result,) = self._run([Command(argv)], time.monotonic() + self._deadline_s)
+        text = self._checked("squeue", result, purpose.READ_JOBS)
+        if _UNKNOWN_USER in result.err:  # one that squeue cannot look up has no jobs for it, and that is exit code 0
+            raise purpose.READ_JOBS.refused("squeue", result.err.strip())
+        return records.states(text)
 
     def _ask(self, argv: Sequence[str], why: Purpose, *, repeatable: bool = True) -> str:
         """What a command says, asked again while the controller is away."""

@@ -2,7 +2,8 @@
 
 Some questions stay with the commands: `submit`, because sbatch reads the script's #SBATCH lines, takes along the
 caller's resource limits and runs the site's plug-ins; `jobs` in bulk, because squeue has 2,000 of them in less time
-than pyslurm takes to load them (benchmarks/slurm_door.py); `config` and `version`, which nobody asks often.
+than pyslurm takes to load them (benchmarks/slurm_door.py), and `jobs_of`; `config` and `version`, which nobody asks
+often.
 """
 
 import importlib.util
@@ -158,9 +159,15 @@ def _job(row: Sequence[Any]) -> Job:
 
 def _node(row: Sequence[Any]) -> Node:
     """A node from pyslurm's values of pyslurm_process.NODE."""
-    name, state, reason, reason_user, reason_time, partitions = row
+    name, state, reason, reason_user, reason_time, partitions, comment = row
     return Node(
-        name, records.node_states(state or ""), reason or "", reason_user or "", _utc(reason_time), tuple(partitions)
+        name=name,
+        states=records.node_states(state or ""),
+        reason=reason or "",
+        reason_user=reason_user or "",
+        reason_time=_utc(reason_time),
+        partitions=tuple(partitions),
+        comment=comment or "",
     )
 
 

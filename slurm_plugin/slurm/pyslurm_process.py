@@ -20,7 +20,7 @@ JOB: Final = (
     "requeue_count", "exit_code", "exit_code_signal", "submit_time", "start_time", "end_time", "comment",
     "admin_comment",
 )  # fmt: skip
-NODE: Final = ("name", "state", "reason", "reason_user", "reason_time", "partitions")
+NODE: Final = ("name", "state", "reason", "reason_user", "reason_time", "partitions", "comment")
 # scontrol's names of a job's fields that pyslurm sets as well; it clears none of them but the first, with a comma.
 FIELDS: Final = {"ExcNodeList": "excluded_nodes", "AdminComment": "admin_comment", "Comment": "comment"}
 STEPS: Final = {"steps": "children", "batch": "batch", "all": "all"}

@@ -34,6 +34,8 @@ NOTHING: Final = dict.fromkeys((NULL, "N/A", "n/a", "None", "Unknown", "NONE"), 
 # spaces stand before each further one; behind them a node may have a comment, a reservation and more (node_info.c).
 _REASON = re.compile(r" Reason=(.*?) \[([^\[\] ]*)@([0-9T:-]+)\](?=\s*$| {8}| \w+=)", re.DOTALL)
 _BARE_REASON = re.compile(r" Reason=(.*?)(?: (?:Comment|Extra|ReservationName)=.*)?\s*$", re.DOTALL)
+_COMMENT = re.compile(r" Comment=(.*?)(?: (?:Extra|InstanceId|InstanceType|ReservationName)=.*)?\s*$", re.DOTALL)
+_MORE_LINES = " " * 8  # of a reason
 _STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
 _WAIT_STATUS_BITS = 8
 
@@ -98,6 +100,17 @@ def excluded(text: str, nonce: str) -> dict[str, str]:
     return {number.lstrip("\n"): nodes for number, nodes in rows(text, nonce, 2)}
 
 
+def states(text: str) -> dict[int, str]:
+    """Job id -> state, from the answer to `%A|%T`. Raises SlurmError for what is no record."""
+    found: dict[int, str] = {}
+    for line in text.splitlines(keepends=True):
+        number, _, state = line.partition("|")
+        if not number.isdigit() or not state.endswith("\n"):
+            raise SlurmError(f"squeue answered {line!r} in place of a job\n  see what runs with: squeue --me")
+        found[int(number)] = state[:-1] if state[:-1] in JOB_STATES else UNKNOWN
+    return found
+
+
 @lru_cache(4096)  # jobs share their times, by the second
 def utc(text: str) -> datetime | None:
     """A time that a command printed with TZ=UTC; None for its words for nothing."""
@@ -132,7 +145,9 @@ def _node(text: str) -> Node:
     before, _, _ = text.partition(" Reason=")
     fields = dict(part.split("=", 1) for part in before.split() if "=" in part)
     reason = _REASON.search(text)
+    start = reason.end() if reason else 0
     bare = None if reason else _BARE_REASON.search(text)
+    comment = None if reason and text.startswith(_MORE_LINES, reason.end()) else _COMMENT.search(text, start)
     return Node(
         name=fields["NodeName"],
         states=node_states(fields.get("State", "")),
@@ -140,6 +155,7 @@ def _node(text: str) -> Node:
         reason_user=reason[2] if reason else "",
         reason_time=utc(reason[3]) if reason else None,
         partitions=tuple(filter(None, fields.get("Partitions", "").split(","))),
+        comment=comment[1] if comment else "",
     )
 
 

@@ -15,6 +15,7 @@ from slurm_plugin.slurm import Job, JobNotFoundError, Slurm, SlurmAwayError, Slu
 from tests.cluster import controller
 from tests.cluster.command import until as until_true
 from tests.cluster.doors import PYSLURM, Door
+from tests.cluster.jobs import ALICE_UID
 
 pytestmark = pytest.mark.cluster
 
@@ -82,6 +83,27 @@ def test_a_jobs_way(door: Slurm) -> None:
     assert door.job(job_id).excluded == "n1"
     door.cancel(job_id)
     assert until(door, job_id, "CANCELLED").restarts == 1
+
+
+def test_jobs_of_a_user_on_a_node(door: Slurm) -> None:
+    """Those that run and have run there, each with its state; an error where that cannot be told."""
+    first = sleeping(door, "--nodelist=n1", "--ntasks=1")
+    both = sleeping(door, "--nodelist=n[1-2]", "--ntasks=2", "--ntasks-per-node=1")
+    array = sleeping(door, "--nodelist=n2", "--ntasks=1", "--array=1-2")
+    over = sleeping(door, "--nodelist=n1", "--ntasks=1", script="#!/bin/sh\nexit 3\n")
+    sleeping(door, "--hold")
+    for job_id in (first, both):
+        until(door, job_id, "RUNNING")
+    until(door, over, "FAILED")
+    assert door.jobs_of(0, "n1").items() >= {first: "RUNNING", both: "RUNNING", over: "FAILED"}.items()
+    until_true(lambda: len([each for each in door.jobs_of(0, "n2").values() if each == "RUNNING"]) == 3, 30)
+    running = {number for number, state in door.jobs_of(0, "n2").items() if state == "RUNNING"}
+    assert {both, array} < running
+    assert "RUNNING" not in door.jobs_of(0, "n3").values()
+    assert "RUNNING" not in door.jobs_of(ALICE_UID, "n1").values()
+    for uid, node, said in ((0, "n99", "Invalid node name n99"), (4242, "n1", "Invalid user: 4242")):
+        with pytest.raises(SlurmError, match=said):
+            door.jobs_of(uid, node)
 
 
 def test_times_are_utc(door: Slurm) -> None:

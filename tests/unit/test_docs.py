@@ -150,6 +150,18 @@ def test_site_file_keys_and_defaults() -> None:
     assert shown == list(keys(SiteConfig))
 
 
+def test_how_many_checks() -> None:
+    """The README counts them right."""
+    assert f"[{len(prechecks.CHECKS)} items](docs/checks.md)" in (ROOT / "README.md").read_text()
+
+
+def test_checks_with_shared_causes() -> None:
+    """Those that only the periodic check drains for."""
+    found = re.search(r"So `([^`]*)` are job problems", page("checks.md"))
+    assert found
+    assert found[1].split() == [check.item for check in prechecks.CHECKS if check.shared]
+
+
 def test_settings_of_checks() -> None:
     """Every setting of every check, with its default and in the words that the check itself has for it."""
     shown = [tuple(map(str.strip, row)) for row in rows(page("checks.md"), "setting")]

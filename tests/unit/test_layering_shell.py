@@ -128,6 +128,7 @@ def test_who_calls_os_to_start_something() -> None:
     assert found == {
         "hooks/worker.py": {"fork"},
         "hooks/node_directory.py": {"spawnv"},
+        "hooks/notify.py": {"fork", "posix_spawn"},  # the site's own command
         "cli/sandbox.py": {"execve"},  # a shell inside the sandbox
     }
 

@@ -18,6 +18,7 @@ FILES = {
     "compiled.json": 0o644,
     "hooks/epilog": 0o755,
     "hooks/epilog_slurmctld": 0o755,
+    "hooks/periodic": 0o755,
     "hooks/prolog": 0o755,
     "hooks/task_prolog": 0o755,
     "job_submit.lua": 0o644,
@@ -72,6 +73,9 @@ def test_slurm_conf(tmp_path: Path) -> None:
         "Epilog=/opt/sp/hooks/epilog",
         "TaskProlog=/opt/sp/hooks/task_prolog",
         "EpilogSlurmctld=/opt/sp/hooks/epilog_slurmctld",
+        "HealthCheckProgram=/opt/sp/hooks/periodic",
+        "HealthCheckInterval=300",
+        "HealthCheckNodeState=ANY,CYCLE",
         "JobSubmitPlugins=lua",
         "SchedulerParameters=nohold_on_prolog_fail",
         "JobRequeue=1",
@@ -79,7 +83,7 @@ def test_slurm_conf(tmp_path: Path) -> None:
     assert str(tmp_path).encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("hook", ["prolog", "epilog", "epilog_slurmctld", "task_prolog"])
+@pytest.mark.parametrize("hook", ["prolog", "epilog", "epilog_slurmctld", "periodic", "task_prolog"])
 @pytest.mark.parametrize("mandatory", [(), ("dns",)])
 def test_hooks_are_shell(tmp_path: Path, hook: str, mandatory: tuple[str, ...]) -> None:
     """Every rendered hook is a script that sh can read to its end."""

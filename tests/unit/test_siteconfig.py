@@ -33,6 +33,12 @@ def test_defaults_compiled() -> None:
         "site_file": None,
         "infiniband_partitions": [],
         "max_retries": 128,
+        "drain_cap": 0.1,
+        "dry_run": False,
+        "notify": "",
+        "metrics_directory": "",
+        "periodic": {"failures": 3, "passes": 3},
+        "clean": ["/dev/shm"],
         "slurm_bin": "/usr/bin",
         "run_directory": "/run/slurm_plugin",
         "spool_directory": "/var/spool/slurm_plugin",
@@ -56,7 +62,7 @@ def test_defaults_compiled() -> None:
             "npu-check": {"count": None, "tool": "/usr/local/bin/npu-smi", "healthy": ["OK", "Warning"]},
             "mlu-check": {"count": None, "tool": "/usr/bin/cnmon", "errors": None},
             "amd-check": {"count": None, "tool": "/opt/rocm/bin/amd-smi", "errors": 0},
-            "dns": {"hosts_files": ["/etc/volcano/*.host"]},
+            "dns": {"hosts_files": ["/etc/volcano/*.host"], "names": [], "share_above": 16, "asked_by": 4},
             "infiniband": {
                 "ports": None,
                 "link_layer": None,
@@ -89,7 +95,13 @@ def test_defaults_compiled() -> None:
             "mounts": {"paths": [], "read_only": [], "local": True},
             "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None},
             "clock": {"error": None},
-            "processes": {"zombies": None, "stuck": None},
+            "processes": {
+                "zombies": None,
+                "stuck": None,
+                "leftovers": False,
+                "users_from": 1000,
+                "accept": [],
+            },
             "services": {"pid_files": [], "units": []},
             "ports": {"listening": []},
             "command": {"run": [], "timeout": 5.0},
@@ -104,6 +116,11 @@ def test_all_keys(tmp_path: Path) -> None:
         """
         infiniband_partitions: [ib, ib2]
         max_retries: 5
+        drain_cap: 0.5
+        dry_run: yes
+        notify: /etc/slurm/notify
+        metrics_directory: /var/lib/metrics
+        periodic: {interval: 90s, failures: 1, passes: 10}
         prechecks:
           deadline: 2m
           mandatory: [dns]
@@ -117,7 +134,7 @@ def test_all_keys(tmp_path: Path) -> None:
           npu-check: {count: 16, tool: /opt/npu-smi, healthy: [OK]}
           mlu-check: {count: 8, tool: /opt/cnmon, errors: 0}
           amd-check: {count: 4, tool: /opt/amd-smi, errors: null}
-          dns: {hosts_files: [/a, /b]}
+          dns: {hosts_files: [/a, /b], names: [login], share_above: 64, asked_by: 3}
           infiniband: {ports: [a/1], link_layer: Ethernet, count: 1, rate: 2, window: 30m, symbol_error: 3,
             link_error_recovery: 4, link_downed: 5, port_rcv_errors: 6, port_rcv_remote_physical_errors: 7,
             local_link_integrity_errors: 8, excessive_buffer_overrun_errors: 9, port_xmit_discards: 10,
@@ -127,10 +144,11 @@ def test_all_keys(tmp_path: Path) -> None:
           mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
           memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000}
           clock: {error: 0.5s}
-          processes: {zombies: 100, stuck: 10}
+          processes: {zombies: 100, stuck: 10, leftovers: yes, users_from: 500, accept: [podman]}
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
           ports: {listening: [22, 6818]}
           command: {run: [/etc/checks/scratch], timeout: 3s}
+        clean: [/dev/shm, /tmp]
         python: /opt/python
         slurm_bin: /opt/slurm/bin
         command: /opt/slurm-plugin
@@ -144,6 +162,12 @@ def test_all_keys(tmp_path: Path) -> None:
         "site_file": None,
         "infiniband_partitions": ["ib", "ib2"],
         "max_retries": 5,
+        "drain_cap": 0.5,
+        "dry_run": True,
+        "notify": "/etc/slurm/notify",
+        "metrics_directory": "/var/lib/metrics",
+        "periodic": {"failures": 1, "passes": 10},
+        "clean": ["/dev/shm", "/tmp"],
         "slurm_bin": "/opt/slurm/bin",
         "run_directory": "/run/sp",
         "spool_directory": "/var/sp",
@@ -167,7 +191,7 @@ def test_all_keys(tmp_path: Path) -> None:
             "npu-check": {"count": 16, "tool": "/opt/npu-smi", "healthy": ["OK"]},
             "mlu-check": {"count": 8, "tool": "/opt/cnmon", "errors": 0},
             "amd-check": {"count": 4, "tool": "/opt/amd-smi", "errors": None},
-            "dns": {"hosts_files": ["/a", "/b"]},
+            "dns": {"hosts_files": ["/a", "/b"], "names": ["login"], "share_above": 64, "asked_by": 3},
             "infiniband": {
                 "ports": ["a/1"],
                 "link_layer": "Ethernet",
@@ -200,7 +224,13 @@ def test_all_keys(tmp_path: Path) -> None:
             "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
             "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000},
             "clock": {"error": 0.5},
-            "processes": {"zombies": 100, "stuck": 10},
+            "processes": {
+                "zombies": 100,
+                "stuck": 10,
+                "leftovers": True,
+                "users_from": 500,
+                "accept": ["podman"],
+            },
             "services": {"pid_files": ["/run/a.pid"], "units": ["munge", "sssd.service"]},
             "ports": {"listening": [22, 6818]},
             "command": {"run": ["/etc/checks/scratch"], "timeout": 3.0},
@@ -212,6 +242,10 @@ def test_all_keys(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("max_retires: 3", "max_retires: unknown key; accepted: infiniband_partitions, max_retries, "),
+        ("periodic: {interval: 0.5s}", "periodic.interval: found '0.5s'; accepted: a time from 1s to 65535s"),
+        ("periodic: {interval: 1093m}", "periodic.interval: found '1093m'; accepted: a time from 1s to 65535s"),
+        ("periodic: {passes: 0}", "periodic.passes: found '0'; accepted: a whole number from 1"),
+        ("drain_cap: 10", "drain_cap: found '10'; accepted: a number from 0 to 1"),
         ("max_retries: 129", "max_retries: found '129'; accepted: a whole number from 0 to 128"),
         ("max_retries: -1", "max_retries: found '-1'; accepted: a whole number from 0 to 128"),
         ("infiniband_partitions: ib", "infiniband_partitions: found 'ib'; accepted: "),

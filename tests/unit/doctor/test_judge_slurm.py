@@ -6,6 +6,7 @@ import pytest
 
 from slurm_plugin.doctor import judge_slurm, measure
 from slurm_plugin.doctor.finding import Finding
+from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.slurm.records import settings
 
 CAPTURED = {
@@ -13,7 +14,7 @@ CAPTURED = {
     for path in (Path(__file__).parents[2] / "captured").glob("show-config-*.txt")
 }
 ROOT = "/etc/slurm/slurm_plugin"
-LINES = measure.lines(ROOT)
+LINES = measure.lines(SiteConfig(), ROOT)
 HOOK = f"{ROOT}/hooks/prolog"
 
 

@@ -1,11 +1,24 @@
 """Taking a node out: never over somebody else's words, never on what could not be read."""
 
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from slurm_plugin.hooks.draining import drain, joined, may_drain
-from slurm_plugin.slurm import Node
+from prechecks import Context, seen
+from slurm_plugin import siteconfig
+from slurm_plugin.hooks import draining
+from slurm_plugin.hooks.draining import joined, may_drain
+from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.slurm import Node, SlurmError
 from tests.fakes import FakeSlurm, node
+from tests.unit.hooks.waiting import until
 
+PROLOG = Context("prolog", "n1", (), (2, 3), infiniband=True)
 REASON = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
 
 TABLE = {
@@ -28,29 +41,140 @@ def test_may_drain(found: Node, expected: bool) -> None:
     assert may_drain(found) is expected
 
 
-def test_drain() -> None:
-    """One question, one change, with the reason as given."""
-    door = FakeSlurm(nodes=[node("n1"), node("n2")])
-    drain(door, "n1", REASON)
-    assert door.questions == [("nodes", ("n1",))]
-    assert door.changes == [("drain", "n1", REASON)]
+@pytest.fixture
+def site(tmp_path: Path) -> dict[str, Any]:
+    """The default settings, compiled; the state of this node in a directory of root's."""
+    settings = siteconfig.compiled(SiteConfig())
+    settings["prechecks"]["state"] = str(tmp_path / "run/state")
+    return settings
 
 
-@pytest.mark.parametrize("found", [node("n1", "IDLE", "DRAIN", reason="new disk"), node("n1", "UNKNOWN"), node("n2")])
-def test_left_alone(found: Node) -> None:
+def marker(site: dict[str, Any]) -> dict[str, Any]:
+    return seen.load(site["prechecks"]["state"], draining.MARKER)
+
+
+def test_drain(site: dict[str, Any]) -> None:
+    """A claim first, then the count of all, then the drain; afterwards an administrator's comment is as it was."""
+    door = FakeSlurm(nodes=[node("n1", partitions=("main",), comment="rack 7"), node("n2", partitions=("main",))])
+    before = time.time()
+    assert draining.drain(door, site, PROLOG, REASON)
+    (first, name, claim), *rest = door.changes
+    assert (first, name) == ("update_node", "n1")
+    found = re.fullmatch(r"rack 7 \[slurm_plugin: to be drained, ([0-9]+)\]", claim["Comment"])
+    assert found
+    assert before - 1 <= int(found[1]) <= time.time() + 1
+    assert rest == [("drain", "n1", REASON), ("update_node", "n1", {"Comment": "rack 7"})]
+    assert door.questions == [("nodes", ("n1",)), ("nodes", ())]
+    assert marker(site) == {"reason": REASON, "gpus": [2, 3], "infiniband": True, "earlier": False}
+
+
+def test_drained_already_by_us(site: dict[str, Any]) -> None:
+    """It counts already: no claim; its reason then names both jobs, and so does what this node remembers."""
+    door = FakeSlurm(nodes=[node("n1", "IDLE", "DRAIN", reason="slurm_plugin: dns: x [job 6]")])
+    assert draining.drain(door, site, PROLOG, REASON)
+    both = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 6] [job 7]"
+    assert door.changes == [("drain", "n1", both)]
+    assert marker(site)["reason"] == both
+
+
+def test_the_cap_is_reached(site: dict[str, Any], tmp_path: Path) -> None:
+    """The node stays in service, its claim is withdrawn, and the site is told."""
+    told = tmp_path / "told"
+    program = tmp_path / "notify"
+    program.write_text(f'#!/bin/sh\necho "$@" >{told}.new && mv {told}.new {told}\n')
+    program.chmod(0o755)
+    site["notify"] = str(program)
+    out = node("n2", "IDLE", "DRAIN", reason="slurm_plugin: dns: x", partitions=("main",))
+    door = FakeSlurm(nodes=[node("n1", partitions=("main",), comment="rack 7"), out])
+    assert not draining.drain(door, site, PROLOG, REASON)
+    assert [change[0] for change in door.changes] == ["update_node", "update_node"]
+    assert door.known_nodes["n1"] == node("n1", partitions=("main",), comment="rack 7")
+    assert marker(site) == {}
+    until(told.exists)
+    words = "1 of 2 nodes of partition main are out by our doing or about to be; at most 1 may be (drain_cap)"
+    assert told.read_text() == f"not-drained n1 {words}; found: {REASON}\n"
+
+
+def test_dry_run(site: dict[str, Any]) -> None:
+    """Slurm is not even asked."""
+    site["dry_run"] = True
+    door = FakeSlurm(nodes=[node("n1")])
+    assert not draining.drain(door, site, PROLOG, REASON)
+    draining.resume(door, site, node("n1", "IDLE", "DRAIN", reason=REASON))
+    assert door.questions == door.changes == []
+
+
+@pytest.mark.parametrize(
+    ("found", "out"),
+    [(node("n1", "IDLE", "DRAIN", reason="new disk"), True), (node("n1", "UNKNOWN"), False), (node("n2"), False)],
+)
+def test_left_alone(site: dict[str, Any], found: Node, out: bool) -> None:
     """Somebody else's reason stays; a node that cannot be read, or that Slurm does not know, is not written to."""
     door = FakeSlurm(nodes=[found])
-    drain(door, "n1", REASON)
+    assert draining.drain(door, site, PROLOG, REASON) is out
     assert door.changes == []
 
 
-@pytest.mark.parametrize("call", [("nodes", None), ("drain", "n1")])
-def test_refusal(call: tuple[str, object]) -> None:
-    """A Slurm that does not answer is no error here: the hook still says by its exit code that the node is bad."""
-    door = FakeSlurm(nodes=[node("n1")])
+@pytest.mark.parametrize("state", sorted(draining.LEFT_ALONE))
+def test_states_that_the_periodic_check_leaves_alone(site: dict[str, Any], state: str) -> None:
+    """What Slurm or an administrator is about to do comes first there; in a prolog a job would meet the fault."""
+    door = FakeSlurm(nodes=[node("n1", "IDLE", state, partitions=("main",))])
+    assert not draining.drain(door, site, PROLOG._replace(hook="periodic"), REASON)
+    assert door.changes == []
+    assert draining.drain(door, site, PROLOG, REASON) is (state != "UNKNOWN")
+
+
+@pytest.mark.parametrize("call", [("nodes", None), ("drain", "n1"), ("update_node", "n1")])
+def test_refusal(site: dict[str, Any], call: tuple[str, object]) -> None:
+    """Where Slurm does not answer the node stays in service: how many are out is not known."""
+    door = FakeSlurm(nodes=[node("n1", partitions=("main",))])
     door.refusals[call] = 1
-    drain(door, "n1", REASON)
-    assert door.changes == []
+    assert not draining.drain(door, site, PROLOG, REASON)
+    assert ("drain", "n1", REASON) not in door.changes
+
+
+def test_the_count_is_refused(site: dict[str, Any]) -> None:
+    """The claim is withdrawn."""
+
+    class Busy(FakeSlurm):
+        def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
+            if not names:
+                raise SlurmError("no answer")
+            return super().nodes(names)
+
+    door = Busy(nodes=[node("n1", comment="rack 7")])
+    assert not draining.drain(door, site, PROLOG, REASON)
+    assert door.known_nodes["n1"] == node("n1", comment="rack 7")
+
+
+def test_resume(site: dict[str, Any]) -> None:
+    """Nothing is left of the reason where Slurm takes it away itself."""
+    drained = node("n1", "IDLE", "DRAIN", reason=REASON)
+    door = FakeSlurm(nodes=[drained])
+    draining.resume(door, site, drained)
+    assert door.changes == [("resume", "n1")]
+
+
+def test_resume_where_slurm_keeps_the_reason(site: dict[str, Any]) -> None:
+    """A later drain of Slurm's own would otherwise keep ours."""
+
+    class Keeps(FakeSlurm):
+        def resume(self, name: str) -> None:
+            super().resume(name)
+            self.known_nodes[name] = self.known_nodes[name]._replace(reason=REASON)
+
+    drained = node("n1", "IDLE", "DRAIN", reason=REASON)
+    door = Keeps(nodes=[drained])
+    draining.resume(door, site, drained)
+    assert door.changes == [("resume", "n1"), ("update_node", "n1", {"Reason": " "})]
+
+
+def test_a_marker_that_cannot_be_written(site: dict[str, Any], tmp_path: Path) -> None:
+    """The node is drained all the same."""
+    (tmp_path / "run").mkdir()
+    os.chown(tmp_path / "run", 1000, 1000)
+    door = FakeSlurm(nodes=[node("n1")])
+    assert draining.drain(door, site, PROLOG, REASON)
 
 
 @pytest.mark.parametrize(

@@ -380,3 +380,14 @@ def test_task_prolog_directory(task: Task) -> None:
     path.mkdir()
     os.chown(path, USER, USER)
     assert task() == SILENT
+
+
+def test_periodic(tmp_path: Path) -> None:
+    """It knows no job; whatever happens is 0 for Slurm, and one line says that it was us."""
+    site = Site(tmp_path, "exit 1")
+    result = run(site.root / "hooks/periodic", {"SLURMD_NODENAME": "n1"}, tmp_path)
+    assert (result.returncode, len(site.started)) == (0, 1)
+    assert result.stderr.endswith("slurm_plugin: the periodic hook itself failed (exit 1); nothing was drained\n")
+    (site.root / "DISABLED").touch()
+    result = run(site.root / "hooks/periodic", {"SLURMD_NODENAME": "n1"}, tmp_path)
+    assert (result.returncode, result.stderr, len(site.started)) == (0, "", 1)

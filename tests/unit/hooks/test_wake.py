@@ -5,14 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from slurm_plugin.after_run import Ended
 from slurm_plugin.hooks import spool
+from tests.unit.hooks.waiting import until
 
 ENDED = Ended(7, 1, ("n1", "n2"))
 
@@ -36,14 +35,6 @@ def slow_squeue(tmp_path: Path) -> Path:
     for program in directory.iterdir():
         program.chmod(0o755)
     return directory
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that another process does."""
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def test_left_behind(tmp_path: Path, slow_squeue: Path) -> None:

@@ -119,7 +119,7 @@ def test_gpu_expects_the_jobs_own_and_a_whole_node() -> None:
 )
 def test_dns(unresolved: list[str], finding: Finding) -> None:
     """Three names at most are named, the rest is counted."""
-    assert dns.judge(8, unresolved) == finding
+    assert dns.judge(8, unresolved, 8) == finding
 
 
 def test_dns_names_in_hosts_files() -> None:
@@ -189,9 +189,19 @@ def test_the_registry() -> None:
         "memory",
         "clock",
         "processes",
+        "processes.leftovers",
         "services",
         "ports",
         "command",
     ]
-    assert tuple(check.item for check in CHECKS if check.item != "dns") == NODE_ITEMS
+    assert [item for item in (check.item for check in CHECKS) if item not in NODE_ITEMS] == [
+        "dns",
+        "disk-size.paths",
+        "mounts.paths",
+        "clock",
+        "processes",
+        "processes.leftovers",
+        "services",
+        "ports",
+    ]
     assert all(isinstance(check, Check) for check in CHECKS)

@@ -65,8 +65,8 @@ def test_hosts_files(tmp_path: Path) -> None:
 
 
 def test_dns_looks_at_every_name_once(tmp_path: Path) -> None:
-    """This node, the job's hosts and the hosts files; a name that stands in several counts once."""
+    """This node, the job's hosts, the site's names and hosts files; a name that stands in several counts once."""
     (tmp_path / "job.host").write_text("localhost\nno-such-host.invalid\n")
-    settings = {"dns": {"hosts_files": [f"{tmp_path}/*.host"]}}
+    settings = {"dns": {"hosts_files": [f"{tmp_path}/*.host"], "names": ["localhost", "127.0.0.2"]}}
     finding = dns.Dns().look(Context("prolog", "localhost", ("localhost", "127.0.0.1")), settings)
-    assert finding == ("failed", "no-such-host.invalid does not resolve", 2, 3)
+    assert finding == ("failed", "no-such-host.invalid does not resolve", 3, 4)

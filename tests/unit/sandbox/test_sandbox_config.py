@@ -96,11 +96,13 @@ def test_only_thresholds_that_this_machine_misses_are_lowered() -> None:
     """A limit above the default keeps the default, unlimited too; one at or below becomes half of what there is."""
     soft = {"max_locked_memory_kb": 8192, "open_files": 1000000, "stack_size_kb": 8192, "max_user_processes": -1}
     assert yaml.safe_load(config.site_yaml(4, soft, "/usr/bin/python3")) == {
+        "drain_cap": 1,
+        "periodic": {"interval": "65535s"},
         "prechecks": {
             "gpu-check": {"device": "/dev/fakegpu%d", "count": 4, "tool": None},
             "infiniband": {"hooks": ["hand"]},
             "ulimit": {"max_locked_memory_kb": 4096, "open_files": 500000},
-        }
+        },
     }
 
 

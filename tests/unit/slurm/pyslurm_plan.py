@@ -30,6 +30,7 @@ NODE: dict[str, Any] = {
     "reason_user": "root",
     "reason_time": 1714557601,
     "partitions": ["main", "long"],
+    "comment": "rack 7",
 }
 
 

@@ -119,6 +119,7 @@ REFUSED: dict[str, tuple[Callable[[Slurm], object], str, str, str]] = {
     ),
     "jobs": (lambda door: door.jobs([7]), "read the jobs", "squeue", "try: squeue --all"),
     "job": (lambda door: door.job(7), "read the jobs", "squeue", "try: squeue --all"),
+    "jobs_of": (lambda door: door.jobs_of(20001, "n1"), "read the jobs", "squeue", "try: squeue --all"),
     "nodes": (lambda door: door.nodes(["n1"]), "read the nodes", "scontrol", "try: scontrol show node"),
     "update_job": (
         lambda door: door.update_job(7, Comment="x", Nice="1"),

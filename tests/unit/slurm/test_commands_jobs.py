@@ -157,3 +157,33 @@ def test_second_answer_that_is_no_answer(commands: Bin, again: bool) -> None:
         with pytest.raises(SlurmError) as caught:
             door.jobs()
         assert str(caught.value) == said
+
+
+def test_jobs_of_a_user_on_a_node(commands: Bin) -> None:
+    """One squeue on every release, which asks slurmctld for one user; no word in its answer is that user's."""
+    commands.recorded("squeue", "7|COMPLETING\n8|RUNNING\n19|HUMMING\n")
+    door = connect(str(commands.directory))
+    assert door.jobs_of(20001, "n1") == {7: "COMPLETING", 8: "RUNNING", 19: "UNKNOWN"}
+    assert commands.argv() == [
+        "--noheader", "--all", "--array", "--states=all", "--user=20001", "--nodelist=n1", "--format=%A|%T",
+    ]  # fmt: skip
+    commands.recorded("squeue", "")
+    assert door.jobs_of(20001, "n1") == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "err", "code", "words"),
+    [
+        ("", "squeue: error: Invalid user: 4242\n", 0, "squeue said: squeue: error: Invalid user: 4242"),
+        ("", "squeue: error: Invalid node name n9\n", 1, "squeue said: squeue: error: Invalid node name n9"),
+        ("7|RUNNING\n8|RUN", "", 0, "squeue answered '8|RUN' in place of a job"),
+        ("forged\n", "", 0, r"squeue answered 'forged\n' in place of a job"),
+    ],
+    ids=["22.05 and later, a user who is not known", "a node that is not known", "cut off", "no record"],
+)
+def test_jobs_of_nobody(commands: Bin, answer: str, err: str, code: int, words: str) -> None:
+    """That a user has no job is said by nothing but a whole answer: squeue exits 0 for one that it cannot look up."""
+    commands.recorded("squeue", answer, err, code)
+    with pytest.raises(SlurmError) as caught:
+        connect(str(commands.directory)).jobs_of(4242, "n1")
+    assert words in str(caught.value)

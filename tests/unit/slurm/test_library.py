@@ -106,8 +106,8 @@ def test_job_that_is_not_known(door: Library) -> None:
 def test_nodes(door: Library) -> None:
     """Those that are asked for, or all."""
     when = datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC)
-    first = Node("n1", frozenset({"IDLE", "DRAIN"}), "disk [a]", "root", when, ("main", "long"))
-    second = Node("n2", frozenset({"IDLE"}), "")
+    first = Node("n1", frozenset({"IDLE", "DRAIN"}), "disk [a]", "root", when, ("main", "long"), "rack 7")
+    second = Node("n2", frozenset({"IDLE"}), "", comment="rack 7")
     assert door.nodes([]) == {"n1": first, "n2": second}
     assert door.nodes(["n2", "n9"]) == {"n2": second}
 
@@ -225,11 +225,13 @@ def test_what_pyslurm_cannot_say(tmp_path: Path, pyslurm: FakePyslurm, door: Lib
 
 
 def test_what_stays_with_the_commands(tmp_path: Path, pyslurm: FakePyslurm, door: Library) -> None:
-    """Submitting, settings, and jobs in bulk."""
+    """Submitting, settings, jobs in bulk and those of a node."""
     commands = Bin(tmp_path / "bin")
     commands.squeue([record(7), record(9)])
     commands.script("sbatch", "#!/bin/sh\necho 12")
     commands.script("scontrol", "#!/bin/sh\necho 'SLURM_VERSION = 24.11.5'")
     assert (door.submit("x"), door.version(), door.config()) == (12, "24.11.5", {"SLURM_VERSION": "24.11.5"})
     assert set(door.jobs()) == set(door.jobs([7, 8, 9])) == {7, 9}
+    commands.script("squeue", "#!/bin/sh\necho '7|RUNNING'")
+    assert door.jobs_of(20001, "n1") == {7: "RUNNING"}
     assert pyslurm.calls() == []

@@ -87,6 +87,15 @@ def test_reason_without_an_author(reason: str, behind: str) -> None:
     assert (node.reason, node.reason_user, node.reason_time) == (reason, "", None)
 
 
+@pytest.mark.parametrize("reason", ["", f" Reason={OURS}{AUTHOR}", f" Reason=see Comment=x{AUTHOR}", " Reason=x"])
+@pytest.mark.parametrize("behind", ["", " Extra=e Comment=no", " InstanceId=i InstanceType=t", " ReservationName=r"])
+def test_comment(reason: str, behind: str) -> None:
+    """An administrator's, with spaces; what stands beside it is no part of it."""
+    comment = "rack 7, [slurm_plugin: to be drained, 1795276800]"
+    text = NODE.format(state="IDLE", reason=f"{reason} Comment={comment}{behind}")
+    assert records.nodes(text)["n1"].comment == comment
+
+
 def test_several_nodes() -> None:
     """By name; a line that is about no node is passed over."""
     text = "NodeName=n1 Arch=x86_64\nNode n2 not found\n\nNodeName=n3 State=IDLE Partitions=\n"
