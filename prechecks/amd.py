@@ -21,6 +21,7 @@ class AmdCheck(accelerator.Accelerator):
     """`settings["amd-check"]`: how many GPUs, and how many errors of each."""
 
     item = "amd-check"
+    looks_at = "AMD's GPUs, by amd-smi"
     settings: Mapping[str, Setting] = {
         **accelerator.settings_of("AMD GPUs", "/opt/rocm/bin/amd-smi"),
         "errors": Setting(COUNT, 0, "uncorrectable memory errors of a GPU, at most; null: any", optional=True),

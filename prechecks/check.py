@@ -3,6 +3,7 @@ and a pure `judge` of plain values."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 
 from prechecks.setting import HOOKS, Setting
@@ -21,6 +22,7 @@ class Check:
     """One item. `settings` is the whole `prechecks` part of the compiled site file."""
 
     item: str  # its id, without spaces
+    looks_at: str  # one line for people: `check --list` prints it, and docs/checks.md has it
     section = ""  # of the site file, where its settings stand; empty: its id
     settings: Mapping[str, Setting] = {}
     problem: str  # what a failure of it means: NODE_PROBLEM or JOB_PROBLEM
@@ -28,6 +30,7 @@ class Check:
     event = False  # whether it finds what happened, which later looks see no more: only a boot makes good for that
     hooks: tuple[str, ...] = HOOKS  # where it is looked at unless the site says else
     condition: str  # why it is skipped where it does not apply, for people
+    root = False  # whether only root can look
     forked = True  # False only where measuring can never hang: no file system, no network
     quick = False  # forked, and over in no time where nothing hangs: it shares a child with the others that are
     listener: Callable[[str], None] | None = None  # set by the runner, in the child alone
@@ -50,7 +53,7 @@ class Check:
         uses = own.get("uses")
         if uses and not (context.gpus if uses == "gpu" else context.infiniband):
             return f"the job does not use {uses}"
-        return ""
+        return "only root can look" if self.root and os.geteuid() else ""
 
     def means(self, context: Context, settings: Mapping[str, Any]) -> str:
         """The problem that a failure here and now is."""

@@ -28,6 +28,7 @@ class Clock(Check):
     """`settings["clock"]["error"]`, seconds; null: not looked at."""
 
     item = "clock"
+    looks_at = "what the kernel says of its clock, whichever daemon keeps it"
     settings: Mapping[str, Setting] = {
         "error": Setting(SECONDS, None, "the greatest error that the kernel thinks possible; null: not looked at"),
     }

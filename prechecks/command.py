@@ -30,12 +30,14 @@ class Command(Check):
     """All of `settings["command"]["run"]`, one after the other: the worst of them counts."""
 
     item = "command"
+    looks_at = "scripts of the site, one after the other; the first line that one writes is its message"
     settings: Mapping[str, Setting] = {
         "run": Setting(PATHS, (), "scripts that only root can change; exit code 0 passes, 1 fails, others: unknown"),
         "timeout": Setting(SECONDS, "5s", "for each of them, within the deadline of all checks"),
     }
     problem = NODE_PROBLEM
     hooks = ("prolog", "epilog", "periodic", "hand")  # where root asks
+    root = True
     condition = "no scripts of this site"
 
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:

@@ -31,6 +31,7 @@ class DiskSize(Check):
 
     def __init__(self, name: str, path: str) -> None:
         self.item = f"disk-size.{name}"
+        self.looks_at = f"space that users can still write on `{path}`"
         self.name = name
         self.path = path
 
@@ -50,6 +51,7 @@ class DiskSizePaths(Check):
     """
 
     item = "disk-size.paths"
+    looks_at = "space that users can still write on paths that the site names; a shared file system may be among them"
     section = "disk-size"
     settings = DiskSize.settings
     problem = NODE_PROBLEM

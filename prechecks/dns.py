@@ -28,6 +28,10 @@ class Dns(Check):
     """`settings["dns"]["hosts_files"]`: files of names, with `*` and `?` in the last part of a path."""
 
     item = "dns"
+    looks_at = (
+        "this node's name, every host of the job, shared among the nodes of a large one, every name that the site "
+        "lists or its hosts files hold"
+    )
     settings: Mapping[str, Setting] = {
         "hosts_files": Setting(
             PATHS, ("/etc/volcano/*.host",), "files of names that must resolve; `*` and `?` in the name"

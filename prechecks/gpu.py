@@ -36,6 +36,7 @@ class GpuCheck(Check):
     `tool`, the path of nvidia-smi, or null."""
 
     item = "gpu-check"
+    looks_at = "the device file of each GPU that the job got here, and of all the node has where the site says how many"
     settings: Mapping[str, Setting] = {
         "device": Setting(DEVICE, "/dev/nvidia%d", "the device file of GPU number %d"),
         "count": Setting(COUNT, None, "GPUs of a whole node; null: only those the job got are looked at"),

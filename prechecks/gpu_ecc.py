@@ -29,6 +29,7 @@ class GpuEcc(nvidia.NvidiaCheck):
     """`settings["gpu-ecc"]`: how many of either a GPU may have."""
 
     item = "gpu-ecc"
+    looks_at = "memory errors that ECC could not correct, of every GPU of the node"
     settings: Mapping[str, Setting] = {
         "volatile": Setting(COUNT, 0, "uncorrectable errors since the last reset, at most; null: any", optional=True),
         "aggregate": Setting(COUNT, None, "the same in the GPU's life"),

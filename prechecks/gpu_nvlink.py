@@ -23,6 +23,7 @@ class GpuNvlink(nvidia.NvidiaCheck):
     """`settings["gpu-nvlink"]`: what each GPU must have, and may have."""
 
     item = "gpu-nvlink"
+    looks_at = "links between GPUs, their error counters"
     settings: Mapping[str, Setting] = {
         "links": Setting(COUNT, None, "links that each GPU must have up; null: not looked at"),
         "errors": Setting(COUNT, None, "each error counter of a link, at most; null: not looked at"),

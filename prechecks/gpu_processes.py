@@ -38,6 +38,7 @@ class GpuProcesses(nvidia.NvidiaCheck):
     """`settings["gpu-processes"]`: who may be there."""
 
     item = "gpu-processes"
+    looks_at = "processes on the GPUs that the job got"
     settings: Mapping[str, Setting] = {
         "accept": Setting(TEXTS, ("nvidia-cuda-mps-server",), "programs that may be on a GPU before the job"),
         "shared": Setting(FLAG, "no", "jobs share GPUs (shards, MPS): a process of any job may be there"),

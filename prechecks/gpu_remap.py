@@ -24,6 +24,7 @@ class GpuRemap(nvidia.NvidiaCheck):
     """It has no threshold."""
 
     item = "gpu-remap"
+    looks_at = "rows and pages of a GPU's memory that are to be replaced"
     settings: Mapping[str, Setting] = {}
 
     def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:

@@ -46,10 +46,12 @@ class GpuXid(nvidia.NvidiaCheck):
 
     item = "gpu-xid"
     event = True
+    looks_at = "Xids in the kernel log since the last look"
     settings: Mapping[str, Setting] = {
         "fail": Setting(TEXTS, tuple(WHAT_TO_DO), "Xids that are the node's fault; others pass, in words"),
     }
     hooks = (*REMEMBERS, "hand")
+    root = True
 
     def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
         """Where the tool is, there may be Xids; it is not asked."""
@@ -58,14 +60,17 @@ class GpuXid(nvidia.NvidiaCheck):
         state = settings["state"]
         before = seen.load(state, self.item).get("record", -1)
         last, found = parse(records(), before)
-        if last > before and context.hook in REMEMBERS:
+        if last > before and context.hook in REMEMBERS and settings.get("remember", True):
             seen.save(state, self.item, {"record": last})
         return judge(found, self.own(settings)["fail"])
 
 
 def records(path: str = KMSG) -> list[str]:
-    """Everything that the kernel's buffer holds, without waiting for more."""
-    found: list[str] = []
+    """The lines of everything that the kernel's buffer holds, without waiting for more; a plain file is read as well.
+
+    A record's text has no line break of its own: the kernel escapes it.
+    """
+    found: list[bytes] = []
     log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         while True:
@@ -74,12 +79,13 @@ def records(path: str = KMSG) -> list[str]:
             except BrokenPipeError:  # overwritten while we read: the next read goes on behind the gap
                 continue
             except BlockingIOError:
-                return found
+                break
             if not record:
-                return found
-            found.append(record.decode(errors="replace"))
+                break
+            found.append(record)
     finally:
         os.close(log)
+    return b"".join(found).decode(errors="replace").removesuffix("\n").split("\n")
 
 
 def parse(lines: Iterable[str], after: int) -> tuple[int, list[Xid]]:

@@ -29,16 +29,18 @@ def look(
     *,
     window_s: float,
     ends: Mapping[str, int] | None = None,
+    remember: bool = True,
 ) -> Finding:
     """None of these grew by more than its limit in a window; root's look is remembered for the next ones.
 
+    `remember`: not one by hand, whose settings may be others: a shorter window would forget what a longer one needs.
     `limits` and `ends`, the largest values, are by the kernel's names. Raises OSError as prechecks.remembered does.
     """
     known = {name: value for name, value in counters.items() if value is not None}
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     earlier = kept(remembered.recall(state, item, now), now, window_s)
     samples = kept([*earlier, (now, known)], now, window_s)
-    if samples[-1][0] == now:
+    if remember and samples[-1][0] == now:
         remembered.keep(state, item, samples)
     grown = growth([*earlier, (now, known)])
     return worse(judge(grown, limits, window_s), unknown(counters, ends or {}))

@@ -52,6 +52,7 @@ class Infiniband(Check):
     """Any RDMA port counts, those of Ethernet (RoCE) too, unless the site names a link layer."""
 
     item = "infiniband"
+    looks_at = "state, rate and error counters of the ports in `/sys/class/infiniband`, those of RoCE too"
     settings: Mapping[str, Setting] = {
         "ports": Setting(TEXTS, None, "ports such as mlx5_0/1 that must be active; null: any"),
         "link_layer": Setting(
@@ -86,7 +87,10 @@ class Infiniband(Check):
 
         there = [name for name in wanted if name in texts]
         counters = {f"{name}: {each}": sysfs.number(texts[name][each]) for name in there for each in limits}
-        grown = growth.look(settings["state"], self.item, counters, limits, window_s=own["window"], ends=COUNTERS)
+        remember = settings.get("remember", True)
+        grown = growth.look(
+            settings["state"], self.item, counters, limits, window_s=own["window"], ends=COUNTERS, remember=remember
+        )
         return growth.worse(found, grown)
 
 

@@ -33,6 +33,7 @@ class Inodes(Check):
 
     def __init__(self, name: str, path: str) -> None:
         self.item = f"inodes.{name}"
+        self.looks_at = f"inodes that users can still take on `{path}`"
         self.name = name
         self.path = path
 

@@ -39,6 +39,10 @@ class Leftovers(Check):
     """`settings["processes"]`: whether to look, from which user id on, and which programs may be there."""
 
     item = "processes.leftovers"
+    looks_at = (
+        "orphaned processes of users, in the cgroup of a job that has ended, or in slurmd's own while their user has "
+        "no job here"
+    )
     section = "processes"
     settings = Processes.settings
     problem = JOB_PROBLEM

@@ -29,6 +29,9 @@ class Memory(Check):
     """`settings["memory"]`: two sizes in bytes and two numbers of errors; null: not looked at."""
 
     item = "memory"
+    looks_at = (
+        "the node's memory, what of it is available, and the errors that ECC has counted in each memory controller"
+    )
     settings: Mapping[str, Setting] = {
         "total": Setting(SIZE, None, "the node must have more (MemTotal); null: not looked at"),
         "available": Setting(SIZE, None, "more must be available (MemAvailable); null: not looked at"),

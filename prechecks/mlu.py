@@ -21,6 +21,7 @@ class MluCheck(accelerator.Accelerator):
     """`settings["mlu-check"]`: how many cards, and how many errors of each."""
 
     item = "mlu-check"
+    looks_at = "Cambricon's cards, by cnmon"
     settings: Mapping[str, Setting] = {
         **accelerator.settings_of("Cambricon cards", "/usr/bin/cnmon"),
         "errors": Setting(COUNT, None, "what cnmon has as Ecc-Error of a card, at most; null: any"),

@@ -35,6 +35,7 @@ class MountPaths(Check):
     """The paths of `settings["mounts"]["paths"]`, one after the other. Shared: most such are of the whole cluster."""
 
     item = "mounts.paths"
+    looks_at = "mount points that the site names: each is asked, not only looked up"
     section = "mounts"
     settings = SETTINGS
     problem = NODE_PROBLEM
@@ -60,6 +61,7 @@ class MountLocal(Check):
     """The file systems on this node's own disks."""
 
     item = "mounts.local"
+    looks_at = "file systems on the node's own disks"
     section = "mounts"
     settings = SETTINGS
     problem = NODE_PROBLEM

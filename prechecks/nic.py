@@ -47,6 +47,7 @@ class Nic(Check):
     """Only the interfaces that the site names: what else a node has is its own affair."""
 
     item = "nic"
+    looks_at = "state, speed, MTU and error counters of the interfaces that the site names, and the slaves of a bond"
     settings: Mapping[str, Setting] = {
         "interfaces": Setting(TEXTS, (), "such as eth0 or bond0, whose slaves must all be up; none: not checked"),
         "speed": Setting(COUNT, None, "Mb/s, at least"),
@@ -78,7 +79,8 @@ class Nic(Check):
         limits = {kernels(path): limit for name, limit in asked.items() for path in COUNTERS[name]}
         there = [(name, each) for name, each in texts.items() if each is not None]
         counters = {f"{name}: {kernels(path)}": sysfs.number(each[path]) for name, each in there for path in paths}
-        grown = growth.look(settings["state"], self.item, counters, limits, window_s=own["window"])
+        remember = settings.get("remember", True)
+        grown = growth.look(settings["state"], self.item, counters, limits, window_s=own["window"], remember=remember)
         return growth.worse(found, grown)
 
 

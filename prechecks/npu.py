@@ -24,6 +24,7 @@ class NpuCheck(accelerator.Accelerator):
     """`settings["npu-check"]`: how many chips, and which health passes."""
 
     item = "npu-check"
+    looks_at = "Ascend's chips, by npu-smi"
     settings: Mapping[str, Setting] = {
         **accelerator.settings_of("Ascend chips", "/usr/local/bin/npu-smi"),
         "healthy": Setting(TEXTS, ("OK", "Warning"), "what npu-smi says of the health of a chip that passes", KNOWN),

@@ -25,6 +25,7 @@ class Ports(Check):
     """`settings["ports"]["listening"]`, numbers."""
 
     item = "ports"
+    looks_at = "TCP ports, IPv4 and IPv6"
     settings: Mapping[str, Setting] = {
         "listening": Setting(PORTS, (), "TCP ports that something must listen on"),
     }

@@ -30,6 +30,7 @@ class Processes(Check):
     """`settings["processes"]`: two numbers; null: not looked at. The others are for prechecks.leftovers."""
 
     item = "processes"
+    looks_at = "zombies, and processes in an uninterruptible wait (D) that are still so a second later"
     settings: Mapping[str, Setting] = {
         "zombies": Setting(COUNT, None, "ended processes that nobody has waited for; more fail; null: not looked at"),
         "stuck": Setting(

@@ -28,6 +28,7 @@ class Services(Check):
     """`settings["services"]`: `pid_files` and `units`."""
 
     item = "services"
+    looks_at = "processes behind pid files, services of systemd (235 or later)"
     settings: Mapping[str, Setting] = {
         "pid_files": Setting(PATHS, (), "files that hold the number of a process; it must live"),
         "units": Setting(TEXTS, (), "services of systemd that must be active; `.service` may be left out"),

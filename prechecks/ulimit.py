@@ -26,6 +26,7 @@ class Ulimit(Check):
     """The limits of the process that asks: a prolog's are slurmd's, a job step's are the user's."""
 
     item = "ulimit"
+    looks_at = "soft limits of the process that asks, in the units of `ulimit -a`"
     settings: Mapping[str, Setting] = {
         "max_locked_memory_kb": Setting(COUNT, 16000, "KiB; the soft limit must be more, unlimited passes"),
         "open_files": Setting(COUNT, 1000000, "files; the same"),

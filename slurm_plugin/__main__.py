@@ -4,9 +4,11 @@ import sys
 
 # Verbs that also run on nodes, from the site's own copy of this code, where no package is installed.
 NODE_SIDE = {
+    "check": "slurm_plugin.byhand.check",
     "hook": "slurm_plugin.hooks",
     "hosts": "slurm_plugin.job.hosts",
     "job": "slurm_plugin.job",
+    "why": "slurm_plugin.byhand.why",
 }
 
 

@@ -22,6 +22,7 @@ from slurm_plugin.slurm.process import run
 
 # What runs on nodes: packages and modules that need the standard library only (tests/unit/test_layering_shell.py).
 NODE_SIDE: Final = (
+    "byhand",
     "hooks",
     "job",
     "modes",
@@ -35,9 +36,11 @@ NODE_SIDE: Final = (
     "errors.py",
     "grant.py",
     "health.py",
+    "reasons.py",
     "standalone.py",
     "token.py",
     "trust.py",
+    "why.py",
 )
 DEADLINE_S: Final = 60.0
 _ENVIRON: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONHASHSEED": "0"}

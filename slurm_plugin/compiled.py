@@ -14,6 +14,7 @@ VERSION: Final = 1
 FILE: Final = "compiled.json"
 ARCHIVE: Final = "slurm_plugin.pyz"  # the code (slurm_plugin/archive.py)
 MAX_BYTES: Final = 1 << 20  # of a site file
+DEFAULT_ROOT: Final = "/etc/slurm/slurm_plugin"
 KILL_SWITCH: Final = "DISABLED"  # while this file stands beside it, nothing of ours acts
 
 

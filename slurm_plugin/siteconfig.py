@@ -12,6 +12,7 @@ import prechecks
 from hostfiles import HostfileError, nodelist
 from prechecks import setting
 from prechecks.setting import Setting
+from slurm_plugin import compiled as deployed
 from slurm_plugin import validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
@@ -20,7 +21,7 @@ from slurm_plugin.validate import Problem
 
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
 LONGEST_INTERVAL_S: Final = 65535  # of HealthCheckInterval: slurmctld does not start with a longer one
-DEFAULT_ROOT = "/etc/slurm/slurm_plugin"
+DEFAULT_ROOT = deployed.DEFAULT_ROOT
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KB|MB|GB|TB)", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _SECONDS = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m)", re.ASCII)

@@ -31,6 +31,7 @@ class FakeSlurm:
         self.refusals: dict[tuple[str, object], float] = {}
         self.settings: dict[str, str] = {"SLURM_VERSION": "22.05.8"}
         self.users = {20001: "alice", 20002: "bob"}
+        self.directories: dict[int, str] = {}
         self.up = True
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
@@ -53,6 +54,10 @@ class FakeSlurm:
         self.questions.append(("jobs_of", (uid, node)))
         mine = [each for each in self.known_jobs.values() if each.user == self.users.get(uid)]
         return {each.id: each.state for each in mine if node in nodelist.expand(each.nodes)}
+
+    def work_directory(self, job_id: int) -> str:
+        self.job(job_id)
+        return self.directories.get(job_id, "")
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         self._refuse("nodes", None)

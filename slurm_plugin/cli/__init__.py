@@ -13,6 +13,8 @@ COMMANDS = {
     "render": ("slurm_plugin.cli.jobs:render", "Print the sbatch script a job spec becomes."),
     "submit": ("slurm_plugin.cli.jobs:submit", "Submit a job spec and print the job id."),
     "hosts": ("slurm_plugin.cli.hosts:hosts", "Print a hostfile or launch variables of an allocation."),
+    "check": ("slurm_plugin.cli.byhand:check", "Check this node by hand; --list explains each check."),
+    "why": ("slurm_plugin.cli.byhand:why", "Say why a job waits, was requeued or ended, or why a node is out."),
     "sandbox": ("slurm_plugin.cli.sandbox:sandbox", "A real Slurm of several hosts on this machine."),
     "site": ("slurm_plugin.cli.site:site", "Write the files that an admin deploys."),
     "doctor": ("slurm_plugin.cli.doctor:doctor", "Look at how this site is set up, and say what to change."),

@@ -52,12 +52,17 @@ def of_job(run_directory: str, job_id: int) -> list[str]:
 def all_runs(run_directory: str) -> list[str]:
     """The names of all runs' directories on this node, by job, oldest run first."""
     try:
-        found = [entry.name for entry in os.scandir(f"{run_directory}/jobs") if entry.is_dir(follow_symlinks=False)]
+        found = [entry.name for entry in os.scandir(f"{run_directory}/jobs") if _ours(entry)]
     except FileNotFoundError:
         return []
     numbers = [each.split(".") for each in found if each.replace(".", "").isdecimal()]
     whole = [parts for parts in numbers if len(parts) == 3 and all(parts)]
     return [".".join(parts) for parts in sorted(whole, key=lambda parts: [int(part) for part in parts])]
+
+
+def _ours(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a directory of root's; one that somebody else owns is looked at by nobody."""
+    return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
 
 
 def remove(run_directory: str, directory: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from slurm_plugin.compiled import fingerprint
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.sandbox import config, image, machine, network, store
+from slurm_plugin.sandbox import config, faults, image, machine, network, store
 from slurm_plugin.sandbox.machine import Bind, Spec
 from slurm_plugin.sandbox.network import Network
 from slurm_plugin.site import render_site
@@ -115,6 +115,7 @@ def write_files(plan: Plan, addresses: dict[str, str]) -> None:
         (where / part).mkdir(mode=0o755, parents=True)
     image.write_etc(plan.root, where / "image/etc", config.hosts(addresses))
     _script(where / "image/bin/slurm-plugin", image.program_wrapper(plan.root))
+    _script(where / "image/bin/flapping", faults.FLAPPING_CHECK)
     passwd = (where / "image/etc/passwd").read_text(encoding="utf-8")
     for user in image.USERS:
         (where / "home" / user).mkdir(mode=0o700)

@@ -9,16 +9,30 @@ import resource
 import signal
 import stat
 import subprocess
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.sandbox import init, machine
+from slurm_plugin.errors import MissingError, SlurmPluginError
+from slurm_plugin.sandbox import hungmount, init, machine
 
 SHM: Final = "/dev/shm"  # noqa: S108 - the fault is about this very directory
 SMALL_MB: Final = 512
 LOW_MEMLOCK_BYTES: Final = 64 * 1024
+SCRATCH: Final = "/scratch"
+FUSE: Final = "/dev/fuse"
+KMSG: Final = "/dev/kmsg"
+# What the driver writes when a GPU falls off the bus; the kernel's number and time of the line stand before it.
+XID: Final = "NVRM: Xid (PCI:0000:5f:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+FLAPPING: Final = "/run/flapping"
+# For `command: {run: [/sandbox/bin/flapping]}`: it passes on a node without the file, else fails at every other look.
+FLAPPING_CHECK: Final = f"""#!/bin/sh
+[ -e {FLAPPING} ] || exit 0
+if [ -s {FLAPPING} ]; then : >{FLAPPING}; echo "this look passes, the next one fails"; exit 0; fi
+echo failed >{FLAPPING}; echo "this look fails, the next one passes"; exit 1
+"""
 DEADLINE_S: Final = 10.0
 
 
@@ -141,6 +155,64 @@ def _node_dead(node: Node) -> bool:
     return node.pid is None
 
 
+def _hang_scratch(node: Node) -> None:
+    try:
+        fd = os.open(FUSE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise MissingError(f"a mount that hangs needs {FUSE}: {error.strerror}\n  run: modprobe fuse") from error
+    try:
+        program = Path(hungmount.__file__).read_text(encoding="utf-8")
+        argv = [machine.PYTHON, "-I", "-S", "-", str(fd), SCRATCH]
+        _run(machine.enter_argv(node.root(), argv), text=program, files=[fd])
+    finally:
+        os.close(fd)
+
+
+def _let_go_of_scratch(node: Node) -> None:
+    # First what takes the questions: then they have all failed, and umount's own ones do, too.
+    deadline = time.monotonic() + DEADLINE_S
+    while (left := machine.children(node.root(), hungmount.NAME)) and time.monotonic() < deadline:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    while _scratch_hangs(node):  # made twice, it is there twice
+        node.run("umount", "--lazy", SCRATCH)
+
+
+def _scratch_hangs(node: Node) -> bool:
+    # The table alone: whoever asked the mount itself would hang as well.
+    table = Path(f"/proc/{node.root()}/mountinfo").read_text(encoding="utf-8", errors="replace")
+    return f" - fuse {hungmount.NAME} " in table
+
+
+def _write_xid(node: Node) -> None:
+    # Numbers only grow, as the kernel's do, so a line after a heal is a new one.
+    now = time.monotonic_ns() // 1000
+    with machine.inside(node.root(), KMSG).open("a", encoding="ascii") as log:
+        log.write(f"4,{now},{now},-;{XID}\n")
+
+
+def _forget_xid(node: Node) -> None:
+    machine.inside(node.root(), KMSG).write_text("", encoding="ascii")
+
+
+def _xid_there(node: Node) -> bool:
+    log = machine.inside(node.root(), KMSG)
+    return log.exists() and "NVRM: Xid" in log.read_text(encoding="ascii", errors="replace")
+
+
+def _begin_to_flap(node: Node) -> None:
+    machine.inside(node.root(), FLAPPING).write_text("", encoding="ascii")
+
+
+def _end_flapping(node: Node) -> None:
+    machine.inside(node.root(), FLAPPING).unlink(missing_ok=True)
+
+
+def _flaps(node: Node) -> bool:
+    return machine.inside(node.root(), FLAPPING).exists()
+
+
 def _link(state: str) -> Callable[[Node], None]:
     def change(node: Node) -> None:
         _run(["nsenter", "--target", str(node.root()), "--net", "--", "ip", "link", "set", "eth0", state])
@@ -167,10 +239,18 @@ FAULTS: Final[Mapping[str, Fault]] = {
         _resize("/cache", init.CACHE_SIZE),
         _small("/cache"),
     ),
+    "root-full": Fault(
+        f"/ has {SMALL_MB} MiB", _resize("/", f"{SMALL_MB}m"), _resize("/", init.ROOT_SIZE), _small("/")
+    ),
     "gpu-missing": Fault("its last GPU's file is no device any more", _cover_gpu, _uncover_gpu, _gpu_covered),
     "memlock-low": Fault(
         "slurmd's soft limit of locked memory is 64 KiB", _lower_memlock, _restore_memlock, _memlock_low
     ),
+    "hung-mount": Fault(
+        f"{SCRATCH} never answers: what asks it cannot be killed", _hang_scratch, _let_go_of_scratch, _scratch_hangs
+    ),
+    "xid": Fault(f"an Xid 79 stands in the kernel log, {KMSG}", _write_xid, _forget_xid, _xid_there),
+    "flapping": Fault("/sandbox/bin/flapping fails at every other look", _begin_to_flap, _end_flapping, _flaps),
     "slurmd-dead": Fault("slurmd is killed; running programs live on", _kill_slurmd, None, _slurmd_dead),
     "node-dead": Fault("the machine and all that runs on it is gone", _kill_node, None, _node_dead),
     "network-cut": Fault("eth0 is down; running programs live on", _link("down"), _link("up"), _link_down),
@@ -187,7 +267,9 @@ def active(node: Node) -> tuple[str, ...]:
         return ("node-dead",)
 
 
-def _run(argv: list[str]) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+def _run(argv: list[str], *, text: str = "", files: Sequence[int] = ()) -> None:
+    done = subprocess.run(
+        argv, input=text, pass_fds=files, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
     if done.returncode != 0:
         raise SlurmPluginError(f"{' '.join(argv)} failed: {done.stderr.strip()}")

@@ -28,7 +28,7 @@ CLONE_NEWPID, CLONE_NEWNET = 0x2000_0000, 0x4000_0000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 
 # Limits, not reservations: more than the checks' default thresholds, so that those hold as on a real node.
-ROOT_SIZE, CACHE_SIZE, SHM_SIZE = "64g", "64g", "2g"
+ROOT_SIZE, CACHE_SIZE, SHM_SIZE, SCRATCH_SIZE = "64g", "64g", "2g", "64g"
 DEVICES = {
     "null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0),
 }  # fmt: skip
@@ -85,7 +85,7 @@ def build_root(root: str, spec: dict) -> None:  # type: ignore[type-arg]
     for path, mode in (
         ("tmp", 0o1777), ("var/tmp", 0o1777), ("var/log", 0o755), ("var/lib", 0o755), ("var/spool", 0o755),
         ("run/lock", 0o1777), ("root", 0o700), ("cache", 0o755), ("proc", 0o555), ("sys", 0o555), ("dev", 0o755),
-        ("etc", 0o755), ("home", 0o755), (".etc/upper", 0o755), (".etc/work", 0o700),
+        ("scratch", 0o755), ("etc", 0o755), ("home", 0o755), (".etc/upper", 0o755), (".etc/work", 0o700),
     ):  # fmt: skip
         os.makedirs(f"{root}/{path}")
         os.chmod(f"{root}/{path}", mode)
@@ -93,6 +93,7 @@ def build_root(root: str, spec: dict) -> None:  # type: ignore[type-arg]
     overlay = f"lowerdir={spec['etc']},upperdir={root}/.etc/upper,workdir={root}/.etc/work"
     mount("etc", f"{root}/etc", "overlay", 0, overlay)
     mount("cache", f"{root}/cache", "tmpfs", MS_NOSUID | MS_NODEV, f"size={CACHE_SIZE},mode=1777")
+    mount("scratch", f"{root}/scratch", "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_SIZE},mode=1777")
     mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("sysfs", f"{root}/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     build_dev(f"{root}/dev", spec["gpus"])
@@ -112,6 +113,7 @@ def build_dev(dev: str, gpus: int) -> None:
         ("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx"),
     ):  # fmt: skip
         os.symlink(target, f"{dev}/{name}")
+    os.close(os.open(f"{dev}/kmsg", os.O_CREAT | os.O_WRONLY, 0o644))  # a kernel log of its own, empty
     for name in ("pts", "shm", "mqueue"):
         os.mkdir(f"{dev}/{name}")
     mount("devpts", f"{dev}/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5")

@@ -137,6 +137,9 @@ class Slurm(Protocol):
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
         """A user's jobs that have, or had, this node: id -> state. slurmctld is asked for that user's jobs alone."""
 
+    def work_directory(self, job_id: int) -> str:
+        """Where a job was told to run, empty where Slurm does not say; `JobNotFoundError` as `job`."""
+
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
 

@@ -89,6 +89,18 @@ class Commands:
         argv = ["squeue", "--noheader", "--all", "--array", "--states=all", *which, "--format=%A|%T"]
         return self._patience.ask(lambda: self._jobs_of(argv), repeatable=True)
 
+    def work_directory(self, job_id: int) -> str:
+        """Where a job was told to run; a question of its own, because hardly anybody asks."""
+        squeue = ["squeue", "--noheader", "--all", "--array", "--states=all", f"--jobs={job_id}"]
+        nonce = f"~{secrets.token_urlsafe(NONCE_BYTES)}"
+        command = Command(squeue, variables={"SQUEUE_FORMAT": f"%A{nonce}%Z{nonce}"})
+        why = purpose.of_job(f"read job {job_id}", job_id)
+        said = self._patience.ask(lambda: self._said(command, why), repeatable=True)
+        found = {number.lstrip("\n"): path for number, path in records.rows(said, nonce, 2)}
+        if str(job_id) not in found:
+            raise purpose.no_job(job_id)
+        return found[str(job_id)]
+
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
         which = [nodelist.fold(names)] if names else []

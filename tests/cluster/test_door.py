@@ -67,6 +67,7 @@ def test_a_jobs_way(door: Slurm) -> None:
     job_id = sleeping(door, "--nodes=2", "--requeue", "--job-name=way", "--time=10")
     running = until(door, job_id, "RUNNING")
     assert (running.nodes, running.name, running.partition, running.user) == ("n[1-2]", "way", "main", "root")
+    assert door.work_directory(job_id) == "/tmp"
     door.requeue(job_id)
     pending = until(door, job_id, "PENDING")
     assert (pending.restarts, pending.nodes, pending.reason) == (1, "", "BeginTime")

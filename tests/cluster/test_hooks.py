@@ -14,6 +14,7 @@ from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.sandbox.machine import inside
 from tests.cluster.command import until
 from tests.cluster.jobs import Job, reasons, submit, workdir
+from tests.cluster.syslog import Syslog
 
 pytestmark = pytest.mark.cluster
 
@@ -32,18 +33,6 @@ def site(cluster: Sandbox, tmp_path: Path) -> Iterator[Path]:
     yield deployed
     shutil.rmtree(deployed)
     shutil.copytree(tmp_path / "whole", deployed)
-
-
-class Syslog:
-    """What machines wrote into their system logs since this was made."""
-
-    def __init__(self, box: Sandbox) -> None:
-        self._logs = {path.name.partition(".")[0]: path for path in (box.directory / "log").glob("*.syslog")}
-        self._before = {name: path.stat().st_size for name, path in self._logs.items()}
-
-    def of(self, machine: str) -> str:
-        """The new text of one machine."""
-        return self._logs[machine].read_bytes()[self._before[machine] :].decode()
 
 
 def no_interpreter(site: Path, hook: str) -> None:

@@ -11,29 +11,19 @@ from slurm_plugin.slurm import releases
 from tests.cluster.command import until
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import reasons, submit
+from tests.cluster.looks import PASSES, forget, look
 
 pytestmark = pytest.mark.cluster
 
-HOOK = "/etc/slurm/slurm_plugin/hooks/periodic"
 LOST_GPU = "slurm_plugin: gpu-check: 3 of 4 GPUs"
-PASSES = 3
 
 
 @pytest.fixture
 def clean(cluster: Sandbox) -> Iterator[Sandbox]:
     """Nodes that remember nothing, before and after."""
-    for when in ("before", "after"):
-        for node in cluster.states():
-            cluster.run(["rm", "-rf", "/run/slurm_plugin/state"], user="root", node=node)
-        if when == "before":
-            yield cluster
-
-
-def look(box: Sandbox, node: str, times: int = 1) -> None:
-    """The periodic check, with the environment that slurmd gives it."""
-    for _ in range(times):
-        said = box.run(["env", "-i", f"SLURMD_NODENAME={node}", HOOK], user="root", node=node)
-        assert (said.stdout, said.stderr) == ("", "")
+    forget(cluster)
+    yield cluster
+    forget(cluster)
 
 
 def reason(box: Sandbox, node: str) -> str:

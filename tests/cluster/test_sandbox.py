@@ -152,6 +152,10 @@ SEEN_BY_A_USER = {
     "dns": ("getent hosts n1 || echo gone", "gone"),
     "shm-full": ("df -m --output=avail /dev/shm", "512"),
     "cache-full": ("df -m --output=avail /cache", "512"),
+    "root-full": ("df -m --output=size /", "512"),
+    "hung-mount": ("grep scratch /proc/mounts", "hung-mount /scratch fuse"),
+    "xid": ("cat /dev/kmsg", "NVRM: Xid"),
+    "flapping": ("test -e /run/flapping && echo flaps", "flaps"),
     "gpu-missing": ("test -e /dev/fakegpu3 -a ! -c /dev/fakegpu3 && echo gone", "gone"),
     "network-cut": ("cat /sys/class/net/eth0/operstate", "down"),
 }
@@ -213,6 +217,24 @@ def test_a_dead_node_comes_back_empty(cluster: Sandbox) -> None:
     cluster.heal_node("n2", resume=True)
     assert cluster.run(["sh", "-c", "test -e /tmp/before"], node="n2", check=False).returncode == 1
     assert cluster.run(["srun", "-w", "n2", "hostname"]).stdout == "n2\n"
+
+
+def test_a_node_whose_mount_hangs_heals_and_dies_like_any_other(cluster: Sandbox) -> None:
+    """Processes that no signal ends do not keep their node alive; a fault that was made twice is healed at once."""
+    ask = """for i in $(seq 100); do  # until one asks before it is killed
+        stat --file-system /scratch >/dev/null 2>&1 & sleep 0.1; kill -9 $!; sleep 0.1
+        case $(ps -o stat= $!) in D*) echo stuck; break ;; esac
+    done"""
+    for undo in ("heal", "die"):
+        cluster.break_node("n2", "hung-mount")
+        cluster.break_node("n2", "hung-mount")
+        assert cluster.run(["sh", "-c", ask], node="n2").stdout == "stuck\n"
+        if undo == "die":
+            cluster.break_node("n2", "node-dead")
+        cluster.heal_node("n2", resume=True)
+        assert faults_of(cluster, "n2") == ()
+        assert cluster.run(["stat", "--file-system", "--format=%T", "/scratch"], node="n2").stdout == "tmpfs\n"
+        until(lambda: " stat " not in cluster.run(["ps", "-eo", "args"], node="n2").stdout)
 
 
 def test_heal_leaves_a_drain_to_the_admin(cluster: Sandbox) -> None:

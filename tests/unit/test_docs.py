@@ -205,9 +205,11 @@ def test_files_on_the_nodes(tmp_path: Path) -> None:
 
 
 def test_checks() -> None:
-    """Items, keywords and problems are those of the registry, in its order."""
-    shown = [(*words(row[0]), *words(row[1]), row[-1]) for row in rows(page("checks.md"), "item")]
-    assert shown == [(check.item, check.item.replace(".", " "), check.problem) for check in prechecks.CHECKS]
+    """Items, keywords, what each looks at, and problems are those of the registry, in its order."""
+    shown = [(*words(row[0]), *words(row[1]), row[2].strip(), row[-1]) for row in rows(page("checks.md"), "item")]
+    assert shown == [
+        (check.item, check.item.replace(".", " "), check.looks_at, check.problem) for check in prechecks.CHECKS
+    ]
 
 
 def test_the_check_that_is_shown_works() -> None:

@@ -111,6 +111,14 @@ def test_of_job(run_directory: str) -> None:
     assert node_directory.of_job(run_directory, 7) == mine
 
 
+def test_of_job_not_roots_own(run_directory: str) -> None:
+    """What somebody else owns there is not a run: root reads nothing in it, where a file may be a pipe or a link."""
+    for name in ("7.0.0", "7.1.0"):
+        Path(run_directory, "jobs", name).mkdir(parents=True)
+    os.chown(Path(run_directory, "jobs", "7.1.0"), USER, USER)
+    assert node_directory.of_job(run_directory, 7) == ["7.0.0"]
+
+
 def test_of_job_before_any(run_directory: str) -> None:
     """Before the first job there is nothing, and no error."""
     assert node_directory.of_job(run_directory, 7) == []

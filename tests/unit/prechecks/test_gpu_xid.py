@@ -127,6 +127,15 @@ def test_a_log_is_read_to_its_end(tmp_path: Path) -> None:
     os.close(writer)
 
 
+def test_a_log_in_a_file(tmp_path: Path) -> None:
+    """As a container may have one: each line is a record, wherever a read happens to end."""
+    lines = [f"4,{number},1,-;{'x' * 100}" for number in range(1000)]
+    (tmp_path / "kmsg").write_text("\n".join([*lines, ""]))
+    assert gpu_xid.records(str(tmp_path / "kmsg")) == lines
+    (tmp_path / "kmsg").write_text("")
+    assert gpu_xid.parse(gpu_xid.records(str(tmp_path / "kmsg")), -1) == (-1, [])
+
+
 def test_memory(tmp_path: Path) -> None:
     """Empty before, whole after, the last one's."""
     state = f"{tmp_path}/run/state"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from slurm_plugin.slurm.records import FREE
 from slurm_plugin.slurm.records import PLAIN as FIXED
 
-# Prints records as squeue does: each field of SQUEUE_FORMAT2 with what stands behind its width, or %A and %x of
+# Prints records as squeue does: each field of SQUEUE_FORMAT2 with what stands behind its width, or %A, %x and %Z of
 # SQUEUE_FORMAT. As in 22.05, one that lacks a field says so, leaves its text empty and exits 0. The file `together`
 # makes each wait for the other.
 SQUEUE = """#!/usr/bin/python3 -IS
@@ -31,7 +31,8 @@ records, lacks = json.load(open(at + "records"))
 out = []
 for record in records:
     if name == "SQUEUE_FORMAT":
-        out.append(re.sub("%[Ax]", lambda found: record[dict(A="JobID", x="ExcNodes")[found[0][1]]], form))
+        letters = dict(A="JobID", x="ExcNodes", Z="WorkDir")
+        out.append(re.sub("%[AxZ]", lambda found: record[letters[found[0][1]]], form))
     else:
         fields = [re.fullmatch("([A-Za-z_]+):0(.*)", field) for field in form.split(",")]
         out.append("".join(("" if f[1] in lacks else record[f[1]]) + f[2] for f in fields))
@@ -108,7 +109,7 @@ VALUES = ("7", "alice", "main", "RUNNING", "n[1-2]", "0", "0:0", "2024-05-01T09:
 
 def record(job_id: int = 7, **fields: str) -> dict[str, str]:
     """A job as SQUEUE_FORMAT2 names its fields: a plain one, less what is given."""
-    return {**dict(zip((*FIXED, *FREE), VALUES, strict=True)), "JobID": str(job_id), **fields}
+    return {**dict(zip((*FIXED, *FREE), VALUES, strict=True)), "JobID": str(job_id), "WorkDir": "", **fields}
 
 
 def until_gone(pid: int) -> None:

@@ -32,6 +32,19 @@ def test_one_job(commands: Bin) -> None:
     assert "--jobs=7" in commands.asked()[0].argv
 
 
+def test_work_directory(commands: Bin) -> None:
+    """A question of its own; what a user has put into a path forges no other job's."""
+    commands.squeue([record(WorkDir="/home/alice/a\n8~x~/tmp~b")])
+    door = connect(str(commands.directory))
+    assert door.work_directory(7) == "/home/alice/a\n8~x~/tmp~b"
+    (asked,) = commands.asked()
+    assert asked.variable == "SQUEUE_FORMAT"
+    assert asked.nonce.strip("~") not in " ".join(asked.argv)
+    commands.recorded("squeue", "", "slurm_load_jobs error: Invalid job id specified\n", 1)
+    with pytest.raises(JobNotFoundError):
+        door.work_directory(8)
+
+
 @pytest.mark.parametrize(("number", "named"), [(MOST_IDS, True), (MOST_IDS + 1, False)])
 def test_many_jobs(commands: Bin, number: int, named: bool) -> None:
     """More than a command line may hold: all are asked for, and those that nobody asked for are left out."""

@@ -1,0 +1,178 @@
+"""`slurm-plugin why JOB|NODE`: why a job waits, was requeued or ended, or why a node is out, with the next command.
+
+Exit 0: it could say; 1: no such job or node; 2: it could not tell, or wrong usage.
+"""
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hostfiles import nodelist
+from slurm_plugin import why
+from slurm_plugin.byhand import screen, situation
+from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.job import files
+from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError, connect
+from slurm_plugin.why import Answer
+
+DEADLINE_S = 10.0
+PERIODIC = "periodic"  # the hook's name: HealthCheckProgram of a site that has it
+
+
+class UnknownError(SlurmPluginError):
+    """Slurm answered, and knows no such job or node (exit 1)."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command and return its exit code; errors of ours are one message."""
+    options = _parser().parse_args(args)
+    try:
+        return say(answer(options.name, connect(deadline_s=DEADLINE_S), options.directory), as_json=options.json)
+    except SlurmError as error:  # away, or it refused to answer: not the same as that there is no such job
+        print(f"slurm-plugin: {error}", file=sys.stderr)
+        return UsageError.exit_code
+    except SlurmPluginError as error:
+        print(f"slurm-plugin: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slurm-plugin why",
+        description="Say why a job waits, was requeued or ended, or why a node is out, with the next command to try.",
+        epilog="Exit 0: it could say; 1: no such job or node; 2: it could not tell. A number is a job.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="JOB|NODE", help="a job's number, or a node's name")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the job's working directory, where Slurm does not know it any longer (default: here)",
+    )
+    return parser
+
+
+def answer(name: str, door: Slurm, directory: Path) -> Answer:
+    """The answer. Raises UnknownError where there is no such job or node, SlurmError where Slurm does not say."""
+    if name.isdecimal() and name.isascii():
+        return _job(int(name), door, directory)
+    if not nodelist.is_name(name):
+        raise UsageError(
+            f"{screen.printable(name)!r} is no job and no node\n"
+            "  accepted are a job's number such as 17 (of a task of an array: squeue -j 17_3 -o %A), or a node's name"
+        )
+    return _node(name, door)
+
+
+def say(found: Answer, *, as_json: bool) -> int:
+    """Print it; always 0."""
+    if as_json:
+        print(json.dumps(form(found)))
+        return 0
+    on = screen.coloured()
+    print(screen.paint(f"{found.name}{f': {found.state}' if found.state else ''}", "bold", on=on))
+    print("\n".join(f"  {screen.printable(line)}" for line in found.lines))
+    if found.then:
+        print("try next")
+        print("\n".join(f"  {screen.printable(command)}" for command in found.then))
+    return 0
+
+
+def form(found: Answer) -> dict[str, Any]:
+    """The answer for programs: which of the two it is about, and its name without that word."""
+    kind, _, name = found.name.partition(" ")
+    return {
+        "v": 1,
+        kind: int(name) if kind == "job" else name,
+        "state": found.state,
+        "reason": found.reason,
+        "lines": found.lines,
+        "next": found.then,
+    }
+
+
+def _job(job_id: int, door: Slurm, directory: Path) -> Answer:
+    try:
+        job = door.job(job_id)
+    except JobNotFoundError as error:
+        age = _quietly(door).get("MinJobAge", "").replace(" sec", " s") or "some minutes"
+        found = why.forgotten(job_id, door.nodes([]).values(), files.history(directory, job_id), age)
+        if found:
+            return found
+        raise UnknownError(
+            f"Slurm does not know job {job_id}: it forgets a job {age} after its end (MinJobAge)\n"
+            f"  no node is drained because of it, and {directory / files.OURS / str(job_id)} does not tell of it\n"
+            f"  try in its working directory, or: sacct -j {job_id}"
+        ) from error
+    workdir = _workdir(door, job_id)
+    return why.of_job(job, _nodes(door, why.unavailable(job)), files.history(workdir or directory, job_id))
+
+
+def _node(name: str, door: Slurm) -> Answer:
+    try:
+        found = door.nodes([name])
+    except SlurmAwayError:
+        raise
+    except SlurmError:  # which of Slurm's commands say of a name that they do not know
+        found = {}
+    if name in found:
+        return why.of_node(found[name], periodic=_periodic(_quietly(door)), passes=_passes())
+    close = difflib.get_close_matches(name, list(door.nodes([])), n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    raise UnknownError(f"Slurm has no node {name}{meant}\n  see its nodes with: sinfo -N")
+
+
+def _nodes(door: Slurm, names: list[str]) -> Mapping[str, Node]:
+    """These nodes; those that slurm.conf does not have any more must not hide the others."""
+    if not names:
+        return {}
+    try:
+        return door.nodes(names)
+    except SlurmAwayError:
+        raise
+    except SlurmError:
+        found = door.nodes([])
+        return {name: found[name] for name in names if name in found}
+
+
+def _workdir(door: Slurm, job_id: int) -> Path | None:
+    try:
+        found = door.work_directory(job_id)
+    except SlurmError:
+        return None
+    return Path(found) if found.startswith("/") else None
+
+
+def _quietly(door: Slurm) -> Mapping[str, str]:
+    """slurmctld's settings; none where it does not tell them."""
+    try:
+        return door.config()
+    except SlurmError:
+        return {}
+
+
+def _periodic(settings: Mapping[str, str]) -> bool | None:
+    """Whether slurm.conf calls our periodic check; None where that cannot be told."""
+    if not settings:
+        return None
+    program = settings.get("HealthCheckProgram", "")
+    every = settings.get("HealthCheckInterval", "").split(" ")[0]
+    return program.rpartition("/")[2] == PERIODIC and every not in ("", "0")
+
+
+def _passes() -> int | None:
+    """How many good looks in a row give a node back, as this machine's copy of the settings has it."""
+    try:
+        found = situation.site(None).settings.get("periodic", {}).get("passes")
+    except SlurmPluginError:
+        return None
+    return found if isinstance(found, int) else None

@@ -1,0 +1,22 @@
+"""`slurm-plugin check` and `slurm-plugin why` on the whole command line: the node-side commands as they are."""
+
+import click
+
+from slurm_plugin.byhand import check as checks
+from slurm_plugin.byhand import why as reasons
+
+_as_they_are = {"ignore_unknown_options": True}
+
+
+@click.command(add_help_option=False, context_settings=_as_they_are)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def check(arguments: tuple[str, ...]) -> int:
+    """Check this node by hand; --list explains each check."""
+    return checks.main(list(arguments))
+
+
+@click.command(add_help_option=False, context_settings=_as_they_are)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def why(arguments: tuple[str, ...]) -> int:
+    """Say why a job waits, was requeued or ended, or why a node is out."""
+    return reasons.main(list(arguments))
