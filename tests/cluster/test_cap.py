@@ -10,7 +10,7 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import reasons, submit
-from tests.cluster.test_periodic import HOOK
+from tests.cluster.looks import HOOK
 
 pytestmark = pytest.mark.cluster
 
