@@ -6,10 +6,9 @@ is `"N/A"` where the GPU, or a guest, has none (ROCm/amdsmi, captures in tests/c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
-from prechecks import accelerator, tool
+from prechecks import accelerator, quickjson, tool
 from prechecks.setting import COUNT, Setting
 from prechecks.verdict import Context, Finding
 
@@ -39,7 +38,7 @@ class AmdCheck(accelerator.Accelerator):
 
 def parse(text: str) -> dict[str, int | None]:
     """The uncorrectable errors of each GPU, None where it has no count. Raises ValueError for another form."""
-    data = json.loads(text)
+    data = quickjson.loads(text)
     gpus = data.get("gpu_data") if isinstance(data, dict) else data
     if not isinstance(gpus, list) or not all(isinstance(gpu, dict) and "gpu" in gpu for gpu in gpus):
         raise ValueError(f"no list of GPUs: {text[:80]}")

@@ -32,6 +32,7 @@ class Check:
     condition: str  # why it is skipped where it does not apply, for people
     root = False  # whether only root can look
     forked = True  # False only where measuring can never hang: no file system, no network
+    quick = False  # forked, and over in no time where nothing hangs: it shares a child with the others that are
     listener: Callable[[str], None] | None = None  # set by the runner, in the child alone
 
     def own(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:

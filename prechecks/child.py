@@ -2,12 +2,14 @@
 
 A system call on a dead mount cannot be interrupted: SIGKILL takes effect when it returns, which may be never. A stuck
 thread would make the whole hook unkillable, and a child that keeps the hook's stdout open would delay the job. So: a
-forked process with its own session, /dev/null for its standard files, and no other file than its pipe.
+forked process with its own session, /dev/null for its standard files, and no other file than its pipe and the one that
+Python imports from.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 
@@ -19,6 +21,7 @@ _RESULT = 3  # the descriptor of the pipe in the child
 _MAX_FILES = 4096  # descriptors to close in the child; a hook has a handful
 _CHUNK = 65536
 _NAP_S = 0.0005
+REAP_S = 0.05  # how long ended and killed children are waited for, all together, before they are left behind
 
 
 class Child:
@@ -89,11 +92,19 @@ def _work_and_exit(work: Callable[[Callable[[bytes], None]], bytes], write: int)
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(null, standard)
-        os.closerange(_RESULT + 1, _MAX_FILES)
+        code_file = _code_file()
+        os.closerange(_RESULT + 1, code_file)
+        os.closerange(max(_RESULT, code_file) + 1, _MAX_FILES)
         _say(work(_say))
         code = 0
     finally:
         os._exit(code)
+
+
+def _code_file() -> int:
+    """The descriptor that Python imports from, as it does in a deployed hook; else one that nobody has."""
+    number = sys.path[0].removeprefix("/proc/self/fd/")
+    return int(number) if number.isdigit() else _MAX_FILES
 
 
 def _say(output: bytes) -> None:

@@ -27,6 +27,7 @@ class DiskSize(Check):
     }
     problem = NODE_PROBLEM
     condition = "no threshold on this site"
+    quick = True
 
     def __init__(self, name: str, path: str) -> None:
         self.item = f"disk-size.{name}"

@@ -12,7 +12,7 @@ import os
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 
-from prechecks import nvidia, seen
+from prechecks import nvidia
 from prechecks.setting import TEXTS, Setting
 from prechecks.verdict import FAILED, OK, Context, Finding
 
@@ -55,6 +55,8 @@ class GpuXid(nvidia.NvidiaCheck):
 
     def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
         """Where the tool is, there may be Xids; it is not asked."""
+        from prechecks import seen  # noqa: PLC0415 - only the child needs it
+
         state = settings["state"]
         before = seen.load(state, self.item).get("record", -1)
         last, found = parse(records(), before)

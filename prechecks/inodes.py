@@ -29,6 +29,7 @@ class Inodes(Check):
     }
     problem = NODE_PROBLEM
     condition = "no threshold on this site"
+    quick = True
 
     def __init__(self, name: str, path: str) -> None:
         self.item = f"inodes.{name}"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import namedtuple
 from collections.abc import Iterable
 
+from prechecks import quickjson
 from prechecks.errors import PrecheckError
 from prechecks.verdict import NODE_PROBLEM, Verdict, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from typing import Any
+
+    JOBS: re.Pattern[str]
 
 VERSION = 1
 OURS = "slurm_plugin: "  # a drain reason that begins so is ours to undo, and no other
-JOBS = re.compile(r" \[job [0-9]+\]", re.ASCII)  # how a reason of ours names the jobs that it is about
 LOG = "[slurm_plugin]"
 
 _NUMBER = (int, float)
@@ -33,6 +34,16 @@ _ITEM = {
 }
 
 
+def __getattr__(name: str) -> object:
+    """JOBS: how a reason of ours names the jobs that it is about. Made when it is asked for, as `re` costs 8 ms."""
+    if name != "JOBS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import re  # noqa: PLC0415
+
+    found = globals()["JOBS"] = re.compile(r" \[job [0-9]+\]", re.ASCII)
+    return found
+
+
 class Report(namedtuple("Report", "node job hook time items")):
     """All verdicts of one run of the checks on one node; `job` is None outside a job, `time` seconds of the epoch."""
 
@@ -46,13 +57,13 @@ class Report(namedtuple("Report", "node job hook time items")):
     def to_json(self) -> str:
         """One line of ASCII JSON."""
         fields = {**self._asdict(), "items": [verdict._asdict() for verdict in self.items]}
-        return json.dumps({"v": VERSION, **fields}, separators=(",", ":"))
+        return quickjson.dumps({"v": VERSION, **fields})
 
     @classmethod
     def from_json(cls, text: str) -> Report:
         """The report in `text`. Keys of a later writer are passed over. PrecheckError where ours are not right."""
         try:
-            fields = json.loads(text)
+            fields = quickjson.loads(text)
         except (ValueError, RecursionError) as error:
             raise PrecheckError(f"a report that is not JSON: {error}") from error
         version = fields.get("v") if isinstance(fields, dict) else None

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
 import select
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from prechecks import child as process
 from prechecks.check import Check
 from prechecks.child import Child
 from prechecks.errors import PrecheckError
 from prechecks.registry import CHECKS
-from prechecks.verdict import ERROR, SKIPPED, TIMEOUT, Context, Finding, Verdict, one_line
+from prechecks.row import Row, broken, finding
+from prechecks.verdict import SKIPPED, TIMEOUT, Context, Finding, Verdict, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-REAP_S = 0.05  # how long ended and killed children are waited for, all together, before they are left behind
+    Answer = tuple[Check, Finding, float]
+
+PATIENCE_S = 0.2  # how long checks that share a child wait for each other; most are done in a hundredth of it
 
 
 def run(
@@ -37,28 +39,29 @@ def run(
     chosen = _chosen(checks, items)
     means = {check: check.means(context, settings) for check in chosen}
     limit = settings["deadline_s"]
-    deadline = time.monotonic() + limit
     verdicts: dict[str, Verdict] = {}
-    children: dict[Check, Child] = {}
+    children = _Children(context, settings, time.monotonic() + limit)
     try:
+        forked = []
         for check in chosen:
-            finding = _skipped(check, context, settings)
-            if finding is None and check.forked:
-                finding = _start(check, context, settings, children)
-            if finding:
-                verdicts[check.item] = _verdict(check, means[check], finding)
+            if found := _skipped(check, context, settings):
+                verdicts[check.item] = _verdict(check, means[check], found)
+            elif check.forked:
+                forked.append(check)
+        for together in _shared(forked):
+            children.begin(together)
         for check in chosen:
             if not check.forked and check.item not in verdicts:  # here, while the children run
                 start = time.monotonic()
-                verdicts[check.item] = _verdict(check, means[check], _finding(check, context, settings), start)
-        for check in _ended(children, deadline):
-            verdicts[check.item] = _verdict(check, means[check], _sent(children[check]), children[check].start)
-        for check, child in children.items():
-            if child.open:
-                finding = Finding(TIMEOUT, f"no answer within {limit:g} s{_last_doing(child)}", None, limit)
-                verdicts[check.item] = _verdict(check, means[check], finding, child.start)
+                verdicts[check.item] = _verdict(check, means[check], finding(check, context, settings), start)
+        for check, found, start in children.answers():
+            verdicts[check.item] = _verdict(check, means[check], found, start)
+        for row in children.rows:
+            for check in row.checks:
+                found = Finding(TIMEOUT, f"no answer within {limit:g} s{row.doing and f': {row.doing}'}", None, limit)
+                verdicts[check.item] = _verdict(check, means[check], found, row.start)
     finally:
-        _leave(children.values())
+        _leave([row.child for row in children.rows])
     return tuple(verdicts[check.item] for check in chosen)
 
 
@@ -77,67 +80,62 @@ def _skipped(check: Check, context: Context, settings: Mapping[str, Any]) -> Fin
         if kept_away := check.kept_away(context, settings):
             return Finding(SKIPPED, kept_away)
         return None if check.applies(context, settings) else Finding(SKIPPED, check.condition)
-    except Exception as error:  # noqa: BLE001 - see _broken
-        return _broken(error)
+    except Exception as error:  # noqa: BLE001 - see broken
+        return broken(error)
 
 
-def _finding(check: Check, context: Context, settings: Mapping[str, Any]) -> Finding:
-    try:
-        return check.look(context, settings)
-    except Exception as error:  # noqa: BLE001 - see _broken
-        return _broken(error)
+def _shared(checks: Sequence[Check]) -> list[list[Check]]:
+    """Who shares a child: those that take no time where nothing is wrong; each other one has its own.
 
-
-def _broken(error: Exception) -> Finding:
-    """A check that raises, in whatever way, says nothing about the node: the fault is ours, and the job goes on."""
-    return Finding(ERROR, f"{type(error).__name__}: {error}")
-
-
-def _start(check: Check, context: Context, settings: Mapping[str, Any], children: dict[Check, Child]) -> Finding | None:
-    """Start the check in a child; a finding only where that is not possible.
-
-    What it writes is lines: what it is doing, as it says so, and at the end its finding.
+    The last of them is the first of all, `dns`, so that nobody waits for a name server that takes its time.
     """
-
-    def work(say: Callable[[bytes], None]) -> bytes:
-        check.listener = lambda what: say(f"{json.dumps(what)}\n".encode())
-        return json.dumps(_finding(check, context, settings)).encode()
-
-    try:
-        children[check] = Child(work)
-    except OSError as error:
-        return _broken(error)
-    return None
+    quick = [check for check in reversed(checks) if check.quick]
+    return [*([quick] if quick else []), *([check] for check in checks if not check.quick)]
 
 
-def _ended(children: Mapping[Check, Child], deadline: float) -> Iterator[Check]:
-    """The checks whose children have said all they have to say, as they do so, until the deadline."""
-    waiting = {child.pipe: check for check, child in children.items()}
-    poll = select.poll()
-    for pipe in waiting:
-        poll.register(pipe, select.POLLIN)
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        for pipe, _ in poll.poll(left * 1000):
-            if not children[waiting[pipe]].read():
-                poll.unregister(pipe)
-                yield waiting.pop(pipe)
+class _Children:
+    """The children of one run. An answer is a check, its finding, and when the check began."""
 
+    def __init__(self, context: Context, settings: Mapping[str, Any], deadline: float) -> None:
+        self.rows: list[Row] = []
+        self._given = context, settings
+        self._deadline = deadline
+        self._poll = select.poll()
+        self._waiting: dict[int, Row] = {}
+        self._refused: list[Answer] = []
 
-def _sent(child: Child) -> Finding:
-    """The finding that a child has written; `error` where it died before it could."""
-    try:
-        return Finding(*json.loads(child.output.rpartition(b"\n")[2]))
-    except (ValueError, TypeError):
-        status = child.wait(time.monotonic() + REAP_S)
-    if status is not None and os.WIFSIGNALED(status):
-        return Finding(ERROR, f"the check was killed by signal {os.WTERMSIG(status)}")
-    return Finding(ERROR, "the check ended without a result")
+    def begin(self, checks: Sequence[Check]) -> None:
+        """Start these checks in one child; where that is not possible, that is their answer."""
+        try:
+            row = Row(checks, *self._given)
+        except OSError as error:
+            self._refused += [(check, broken(error), time.monotonic()) for check in checks]
+            return
+        self.rows.append(row)
+        self._waiting[row.child.pipe] = row
+        self._poll.register(row.child.pipe, select.POLLIN)
 
+    def answers(self) -> Iterator[Answer]:
+        """The answers as they come, until the deadline.
 
-def _last_doing(child: Child) -> str:
-    """What a child that has not ended said last: `: /scratch`; empty where it said nothing."""
-    said = child.output.split(b"\n")[:-1]
-    return f": {json.loads(said[-1])}" if said else ""
+        A check that waits for another one, which takes its time or has died, is begun again, alone.
+        """
+        now = time.monotonic()
+        patient_until = now + min(PATIENCE_S, (self._deadline - now) / 2)
+        while self._waiting and (left := self._deadline - time.monotonic()) > 0:
+            shared = [row for row in self._waiting.values() if len(row.checks) > 1]
+            if shared:
+                left = max(min(left, patient_until - time.monotonic()), 0)
+            for pipe, _ in self._poll.poll(left * 1000):
+                row = self._waiting[pipe]
+                yield from row.read()
+                if row.done:
+                    self._poll.unregister(pipe)
+                    del self._waiting[pipe]
+            impatient = time.monotonic() >= patient_until
+            for check in (check for row in shared if impatient or row.done for check in row.leave_rest()):
+                self.begin([check])
+        yield from self._refused
 
 
 def _leave(children: Collection[Child]) -> None:
@@ -145,7 +143,7 @@ def _leave(children: Collection[Child]) -> None:
     for child in children:
         if child.open:
             child.kill()
-    until = time.monotonic() + REAP_S
+    until = time.monotonic() + process.REAP_S
     for child in children:
         child.wait(until)
         child.close()

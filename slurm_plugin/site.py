@@ -5,16 +5,14 @@ import math
 import os
 import re
 import shutil
-import stat
+from collections.abc import Sequence
 from pathlib import Path
 
-import hostfiles
-import prechecks
 import slurm_plugin
-from slurm_plugin import siteconfig
-from slurm_plugin.compiled import FILE
+from slurm_plugin import archive, siteconfig, trust
+from slurm_plugin.compiled import ARCHIVE, FILE
 from slurm_plugin.errors import MissingError, UsageError
-from slurm_plugin.siteconfig import DEFAULT_ROOT, SiteConfig
+from slurm_plugin.siteconfig import DEFAULT_ROOT, SiteConfig, SiteFile
 from slurm_plugin.templates import render
 from slurm_plugin.token import MAX_RETRIES
 
@@ -27,48 +25,32 @@ HOOKS = {
     "task_prolog": "site/task_prolog.sh.j2",
 }
 
-# What runs on nodes: packages and modules that need the standard library only (tests/unit/test_layering.py).
-NODE_SIDE = (
-    "byhand",
-    "hooks",
-    "job",
-    "modes",
-    "slurm",
-    "__init__.py",
-    "__main__.py",
-    "after_run.py",
-    "cap.py",
-    "compiled.py",
-    "decide.py",
-    "errors.py",
-    "grant.py",
-    "health.py",
-    "reasons.py",
-    "token.py",
-    "why.py",
-)
-_ENTRY = """# Runs the node side from this directory: python3 -I -S DIR VERB ...
-from slurm_plugin.__main__ import main
-
-raise SystemExit(main())
-"""
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/+-]*", re.ASCII)
 
 
-def render_site(config: SiteConfig, out: Path, *, root: str = DEFAULT_ROOT, elsewhere: bool = False) -> None:
+def render_site(
+    config: SiteConfig,
+    out: Path,
+    *,
+    root: str = DEFAULT_ROOT,
+    site_file: SiteFile | None = None,
+    inside: Sequence[str] = (),
+) -> None:
     """Write the site directory that will stand at `root` into `out` (made, or brought up to date).
 
     Raises UsageError for a path that would need quoting in a hook, MissingError for an interpreter that root's hooks
-    cannot trust. `elsewhere`: it is for another system than this one, whose interpreter is not looked for here.
+    cannot trust. `site_file` is where `config` came from, for hooks to see when that changes. `inside`: it is for
+    another system than this one; the command that runs a program there.
     """
     for name in ("python", "run_directory", "spool_directory", "slurm_bin"):
         _plain(name, getattr(config, name))
     _plain("root", root)
-    if not elsewhere:
+    if not inside:
         trusted_interpreter(Path(config.python))
     values = {
         "version": slurm_plugin.__version__,
         "root": root,
+        "archive": ARCHIVE,
         "python": config.python,
         "run_directory": config.run_directory,
         "max_retries": config.max_retries,
@@ -76,14 +58,15 @@ def render_site(config: SiteConfig, out: Path, *, root: str = DEFAULT_ROOT, else
     }
     for folder in (out, out / "hooks", out / "bin"):
         _readable(folder)
+    _write(out / ARCHIVE, archive.build((*inside, config.python)))  # before whoever runs it
     for hook, template in HOOKS.items():
         always = hook == "prolog" and bool(config.prechecks.mandatory)
         _write(out / "hooks" / hook, render(template, **values, hook=hook, always=always), executable=True)
     _write(out / "bin" / "slurm-plugin", render("site/slurm-plugin.sh.j2", **values), executable=True)
     _write(out / "job_submit.lua", render("site/job_submit.lua.j2", **values))
     _write(out / "slurm.conf.fragment", fragment(config, root))
-    _write(out / FILE, json.dumps(siteconfig.compiled(config), indent=1) + "\n")
-    _library(out / "lib")
+    _write(out / FILE, json.dumps(siteconfig.compiled(config, site_file), indent=1) + "\n")
+    _remove_library(out)
 
 
 def fragment(config: SiteConfig, root: str) -> str:
@@ -94,45 +77,24 @@ def fragment(config: SiteConfig, root: str) -> str:
 
 def trusted_interpreter(python: Path) -> None:
     """Raise MissingError unless root owns the interpreter and only root may replace it."""
-    real = python.resolve()
-    for path in (python, *python.parents, real, *real.parents):
-        try:
-            found = path.stat()
-        except OSError as error:
-            raise MissingError(
-                f"the hooks' interpreter {python} is not there ({error.strerror})\n"
-                "  set `python:` in the site file to a Python >= 3.11 that every node has"
-            ) from error
-        if found.st_uid != 0 or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX):
-            raise UsageError(
-                f"the hooks' interpreter {python}: {path} can be written by others than root\n"
-                "  hooks run as root; set `python:` in the site file to the system's own, such as /usr/bin/python3"
-            )
+    try:
+        found = trust.exposed(str(python))
+    except OSError as error:
+        raise MissingError(
+            f"the hooks' interpreter {python} is not there ({error.strerror})\n"
+            "  set `python:` in the site file to a Python >= 3.11 that every node has"
+        ) from error
+    if found:
+        raise UsageError(
+            f"the hooks' interpreter {python}: {found} can be written by others than root\n"
+            "  hooks run as root; set `python:` in the site file to the system's own, such as /usr/bin/python3"
+        )
 
 
-def _library(lib: Path) -> None:
-    """Copy the node side beside the old one and put it in its place."""
-    fresh = lib.with_name("lib.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    only_code = shutil.ignore_patterns("__pycache__", "*.pyc", "py.typed")
-    for package in (hostfiles, prechecks):
-        shutil.copytree(Path(str(package.__file__)).parent, fresh / package.__name__, ignore=only_code)
-    source = Path(str(slurm_plugin.__file__)).parent
-    for name in NODE_SIDE:
-        target = fresh / "slurm_plugin" / name
-        if (source / name).is_dir():
-            shutil.copytree(source / name, target, ignore=only_code)
-        else:
-            shutil.copyfile(source / name, target)
-    _write(fresh / "__main__.py", _ENTRY)
-    for path in (fresh, *fresh.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    old = lib.with_name("lib.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if lib.exists():
-        lib.rename(old)
-    fresh.rename(lib)
-    shutil.rmtree(old, ignore_errors=True)
+def _remove_library(out: Path) -> None:
+    """Earlier versions had the code in a directory, and made a new one beside it."""
+    for name in ("lib", "lib.new", "lib.old"):
+        shutil.rmtree(out / name, ignore_errors=True)
 
 
 def _readable(folder: Path) -> None:
@@ -142,11 +104,11 @@ def _readable(folder: Path) -> None:
         folder.chmod(0o755)
 
 
-def _write(path: Path, text: str, *, executable: bool = False) -> None:
+def _write(path: Path, content: str | bytes, *, executable: bool = False) -> None:
     """Replace a file as a whole; readable by everybody, writable by its owner."""
     fresh = path.with_name(path.name + ".new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with fresh.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fchmod(file.fileno(), 0o755 if executable else 0o644)
         os.fsync(file.fileno())

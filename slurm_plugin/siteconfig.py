@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,7 @@ from prechecks import setting
 from prechecks.setting import Setting
 from slurm_plugin import compiled as deployed
 from slurm_plugin import validate, yamltext
-from slurm_plugin.compiled import VERSION
+from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
@@ -176,10 +176,24 @@ def _wrong(own: Setting, value: Any) -> Iterator[str]:
                 yield f"found {text!r}; accepted: a number from 1 to 65535"
 
 
-def compiled(config: SiteConfig) -> dict[str, Any]:
-    """What hooks read: the same settings as plain JSON values, sizes in bytes, times in seconds."""
+class SiteFile(NamedTuple):
+    """Where a site file is, and what tells it from another one; `crc32` is None where there was none."""
+
+    path: str
+    crc32: int | None
+
+
+def site_file(path: Path | None = None) -> SiteFile:
+    """The file that `load` reads."""
+    where = str((path or DEFAULT_PATH).absolute())
+    return SiteFile(where, fingerprint(where))
+
+
+def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, Any]:
+    """What hooks read: the same settings as plain JSON values, sizes in bytes, times in seconds; and their source."""
     return {
         "v": VERSION,
+        "site_file": source and source._asdict(),
         "infiniband_partitions": list(config.infiniband_partitions),
         "max_retries": config.max_retries,
         "drain_cap": config.drain_cap,

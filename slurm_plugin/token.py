@@ -9,7 +9,6 @@ Named tuples made by `collections`: a prolog reads a token on every node of ever
 
 from __future__ import annotations
 
-import re
 from collections import namedtuple
 
 VERSION = "sp1"
@@ -18,8 +17,9 @@ MAX_COMMENT_BYTES = 1024  # sbatch refuses 1025 with "Pathname of a file, direct
 MAX_RETRIES = 128
 INFINIBAND = ("auto", "yes", "no")
 
-_TOKEN = re.compile(r"\[sp1;([a-z0-9_=;.,-]*)\]", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+_OPENS, _CLOSES = f"[{VERSION};", "]"
+_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_=;.,-")
+_MAX_DIGITS = 6
 
 
 class Mark(namedtuple("Mark", "run leave_out", defaults=((),))):
@@ -49,13 +49,13 @@ class Token(namedtuple("Token", "retries infiniband mark", defaults=(0, "auto", 
 
 def find(comment: str) -> Token | None:
     """The token in a comment, or None: none there, more than one, or a malformed one."""
-    if comment.count(f"[{VERSION};") != 1:
+    if comment.count(_OPENS) != 1:
         return None
-    found = _TOKEN.search(comment)
-    if not found or len(found[0]) > MAX_BYTES:
+    _, inside, _ = _parted(comment)
+    if not _CHARACTERS.issuperset(inside) or len(f"{_OPENS}{inside}{_CLOSES}") > MAX_BYTES:
         return None
     fields: dict[str, str] = {}
-    for part in found[1].split(";"):
+    for part in inside.split(";"):
         key, equals, value = part.partition("=")
         if not equals or not key or key in fields:
             return None
@@ -63,11 +63,22 @@ def find(comment: str) -> Token | None:
     return _token(fields)
 
 
+def _parted(comment: str) -> tuple[str, str, str]:
+    """What stands before the first token, in it, and behind it. Without an end it has a character no token has."""
+    before, _, rest = comment.partition(_OPENS)
+    inside, closed, after = rest.partition(_CLOSES)
+    return before, inside if closed else f"{inside}{_OPENS}", after
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
 def _token(fields: dict[str, str]) -> Token | None:
     """A token from its `key=value` pairs; keys of a later version are passed over."""
     numbers = [fields.get("retries", "0"), fields.get("run", "0")]
     places = [part for part in fields.get("x", "").split(",") if part]
-    if not all(_NUMBER.fullmatch(number) for number in (*numbers, *places)):
+    if not all(map(_number, (*numbers, *places))):
         return None
     retries, infiniband = int(numbers[0]), fields.get("ib", "auto")
     if retries > MAX_RETRIES or infiniband not in INFINIBAND:
@@ -84,10 +95,11 @@ def marked(comment: str, mark: Mark) -> str:
     token = find(comment)
     if token is None:
         raise ValueError("the job's comment holds no [sp1;...] token: it was edited after submission")
+    before, _, after = _parted(comment)
     leave_out = mark.leave_out[: MAX_BYTES // 2]  # each takes two bytes at least
     while True:
         text = str(token._replace(mark=Mark(mark.run, leave_out)))
-        whole = text.join(_TOKEN.split(comment)[::2])
+        whole = f"{before}{text}{after}"
         if len(text) <= MAX_BYTES and len(whole.encode()) <= MAX_COMMENT_BYTES:
             return whole
         if not leave_out:

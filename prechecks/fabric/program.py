@@ -1,6 +1,6 @@
 """What each rank of the fabric check runs, one rank a host: `python3 program.py NONCE SECONDS HOST,HOST...`
 
-Run by its path, by the job's own interpreter, which has mpi4py: so it knows no other file of ours. A peer may be
+Run as a program, by the job's own interpreter, which has mpi4py: so it knows no other file of ours. A peer may be
 stopped or cut off at any time, hence operations that do not block, each polled until its share of SECONDS has passed,
 and a forked guard for what does block (MPI_Init, MPI_Finalize). A rank says what it has found as soon as it has, in
 lines `slurm_plugin-fabric NONCE HOST EVENT key=value...`, for the end of the program may never come:
@@ -302,7 +302,7 @@ def measure(me: Rank) -> int:
 
 def main(argv: Sequence[str]) -> Never:
     """Returns only by ending the process: MPI's own handlers at exit would wait for who is stuck."""
-    if sys.path[0] == os.path.dirname(os.path.abspath(__file__)):  # noqa: PTH100, PTH120
+    if sys.path[0] == os.path.dirname(os.path.abspath(argv[0])):  # noqa: PTH100, PTH120
         del sys.path[0]  # modules beside this file have common names
     me = Rank(argv[1], float(argv[2]), argv[3].split(","))
     me.say("hello", rank=me.rank)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import DEFAULT_PATH, DEFAULT_ROOT, load
+from slurm_plugin.siteconfig import DEFAULT_PATH, DEFAULT_ROOT, load, site_file
 
 
 @click.group()
@@ -23,7 +23,7 @@ def site() -> None:
 @click.option("--root", default=DEFAULT_ROOT, show_default=True, help="Where DIRECTORY will stand on the nodes.")
 def render(directory: Path, config: Path | None, root: str) -> None:
     """Write hooks, guards, compiled settings, job_submit.lua and the slurm.conf lines into DIRECTORY."""
-    render_site(load(config), directory, root=root)
+    render_site(load(config), directory, root=root, site_file=site_file(config))
     click.echo(f"{directory}: copy it to {root} on every node, owned by root")
     click.echo(f"  lines for slurm.conf: {directory / 'slurm.conf.fragment'}")
     click.echo(f"  beside slurm.conf:    {directory / 'job_submit.lua'}")

@@ -24,9 +24,10 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
     site = siteconfig.load(site_file)
     config = _config(slurm)
     controller = measure.is_controller(config, os.uname().nodename)
-    here = site_file is not None or DEFAULT_PATH.exists()
+    file = site_file or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    here = file is not None
     distrust = measure.distrust(site.python)
-    wanted = None if distrust else measure.rendered(site, root)
+    wanted = None if distrust else measure.rendered(site, root, measure.source(root, file))
 
     def findings() -> Iterator[Finding]:
         yield judge_slurm.slurmctld(up=slurm.ping())

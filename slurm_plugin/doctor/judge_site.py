@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from slurm_plugin.compiled import ARCHIVE
 from slurm_plugin.doctor.finding import ELSEWHERE, Differences, Finding, Owned
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -60,7 +61,7 @@ def files(root: str, found: Differences | None, render: str, *, site_file: bool)
     settings = "compiled.json" in found.changed
     changed = [name for name in found.changed if name != "compiled.json"]
     if settings and not site_file:
-        changed = [name for name in changed if name.startswith("lib/")]
+        changed = [name for name in changed if name == ARCHIVE]
     problems = {"missing": found.missing, "other than this version renders": changed, "closed to users": found.closed}
     said = [f"{_named(names)} {what}" for what, names in problems.items() if names]
     if not said:

@@ -12,10 +12,11 @@ from glob import glob
 from pathlib import Path
 from typing import Final
 
+from slurm_plugin import archive, compiled
 from slurm_plugin.doctor.finding import Differences, Owned
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.site import fragment, render_site, trusted_interpreter
-from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.siteconfig import SiteConfig, SiteFile
 from slurm_plugin.slurm import HOOK_COMMANDS
 from slurm_plugin.slurm.process import Result, run
 
@@ -36,11 +37,26 @@ def lines(site: SiteConfig, root: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in fragment(site, root).splitlines() if not line.startswith("#"))
 
 
-def rendered(site: SiteConfig, root: str) -> dict[str, Rendered]:
+def source(root: str, site_file: Path | None) -> SiteFile | None:
+    """Where compiled.json should say that it comes from: the place that it names, with what the site file here holds.
+
+    `site_file` is None where there is none here; then what it says is what it should.
+    """
+    try:
+        known = compiled.read(root).get("site_file")
+        said = SiteFile(**known) if known else None
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    if said is None or site_file is None:
+        return said
+    return said._replace(crc32=compiled.fingerprint(str(site_file)))
+
+
+def rendered(site: SiteConfig, root: str, site_file: SiteFile | None = None) -> dict[str, Rendered]:
     """The site directory as it should be, by name; itself is `.`. Raises as render_site does."""
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary, "site")
-        render_site(site, out, root=root)
+        render_site(site, out, root=root, site_file=site_file)
         return {
             str(path.relative_to(out)): Rendered(path.read_bytes() if path.is_file() else None, path.stat().st_mode)
             for path in (out, *sorted(out.rglob("*")))
@@ -61,13 +77,20 @@ def differences(root: Path, wanted: Mapping[str, Rendered]) -> Differences:
         except OSError:
             missing.append(name)
             continue
-        if content != should.content:
+        if not _same(name, content, should.content):
             changed.append(name)
         if should.mode & ~found.st_mode & 0o555:
             closed.append(name)
         if found.st_uid != 0 or found.st_mode & 0o022:
             exposed.append(name)
     return Differences(tuple(missing), tuple(changed), tuple(closed), tuple(exposed))
+
+
+def _same(name: str, found: bytes | None, should: bytes | None) -> bool:
+    """Whether two files are the same; zips are where they hold the same code."""
+    if name != compiled.ARCHIVE or found is None or should is None:
+        return found == should
+    return archive.code(found) == archive.code(should)
 
 
 def leads(programs: Sequence[str], ours: str) -> bool | None:

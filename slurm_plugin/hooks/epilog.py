@@ -3,13 +3,13 @@
 The node takes no other job until this ends, so a job that runs again at once cannot land on a node found bad here.
 """
 
-import json
 import os
 import syslog
 import time
 from typing import Any
 
 import prechecks
+from prechecks import quickjson
 from slurm_plugin import compiled
 from slurm_plugin.hooks import cleanup, draining, node_directory, published
 from slurm_plugin.slurm import connect
@@ -34,7 +34,7 @@ def _recheck(site: dict[str, Any], directory: str, job_id: int) -> None:
     """The checks of the prolog whose failure is the node's own; nothing where the prolog ran none."""
     try:
         with open(f"{site['run_directory']}/jobs/{directory}/{node_directory.CONTEXT}", encoding="utf-8") as file:  # noqa: PTH123
-            facts = json.load(file)
+            facts = quickjson.loads(file.read())
     except FileNotFoundError:
         return
     context = prechecks.Context("epilog", facts["node"], (), tuple(facts["gpus"]), facts["infiniband"])

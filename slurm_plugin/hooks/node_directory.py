@@ -6,8 +6,6 @@ from numbers only, and every level is opened without following links.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 REPORT = "report.json"
 CONTEXT = "context.json"
@@ -22,15 +20,19 @@ def name(job_id: int, restart: int, attempt: int = 0) -> str:
 
 def create(run_directory: str, directory: str, *, uid: int, gid: int) -> None:
     """Make a run's directory and its `user/`; one that stands there already is kept."""
-    with _inside(run_directory, directory, mode=0o750) as fd:
+    fd = _opened(run_directory, directory, mode=0o750)
+    try:
         os.fchown(fd, 0, gid)
         _make(fd, "user", 0o700)
         os.chown("user", uid, gid, dir_fd=fd, follow_symlinks=False)
+    finally:
+        os.close(fd)
 
 
 def write(run_directory: str, directory: str, file: str, text: str, *, gid: int) -> None:
     """Put a file of root's there, whole or not at all; the job's group may read it."""
-    with _inside(run_directory, directory, mode=0o750) as fd:
+    fd = _opened(run_directory, directory, mode=0o750)
+    try:
         fresh = f".{file}.{os.getpid()}"
         target = os.open(fresh, _FRESH_FILE, 0o640, dir_fd=fd)
         with os.fdopen(target, "w", encoding="utf-8") as stream:
@@ -38,6 +40,8 @@ def write(run_directory: str, directory: str, file: str, text: str, *, gid: int)
             os.fchown(stream.fileno(), 0, gid)
             os.fchmod(stream.fileno(), 0o640)  # whatever the umask was
         os.rename(fresh, file, src_dir_fd=fd, dst_dir_fd=fd)
+    finally:
+        os.close(fd)
 
 
 def of_job(run_directory: str, job_id: int) -> list[str]:
@@ -67,8 +71,7 @@ def remove(run_directory: str, directory: str) -> None:
     os.spawnv(os.P_WAIT, "/bin/rm", ["rm", "-rf", "--", f"{run_directory}/jobs/{directory}"])  # noqa: S606
 
 
-@contextmanager
-def _inside(run_directory: str, directory: str, *, mode: int) -> Iterator[int]:
+def _opened(run_directory: str, directory: str, *, mode: int) -> int:
     """An open directory, its parents made where missing and refused where they are not root's own."""
     if not os.path.isdir(run_directory):  # noqa: PTH112 - pathlib costs a hook 5 ms
         os.makedirs(run_directory, exist_ok=True)  # noqa: PTH103
@@ -80,7 +83,7 @@ def _inside(run_directory: str, directory: str, *, mode: int) -> Iterator[int]:
             fds.append(os.open(part, _DIRECTORY, dir_fd=fds[-1]))
         if any(os.fstat(fd).st_uid != os.geteuid() for fd in fds):
             raise PermissionError(f"{run_directory}/jobs/{directory}: not owned by root all the way; remove it")
-        yield fds[-1]
+        return fds.pop()
     finally:
         for fd in fds:
             os.close(fd)

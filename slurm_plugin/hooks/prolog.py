@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import syslog
 import time
@@ -10,6 +9,7 @@ from collections.abc import Mapping
 
 import prechecks
 from hostfiles import nodelist
+from prechecks import quickjson
 from slurm_plugin import compiled, token
 from slurm_plugin.hooks import NODE_IS_BAD, node_directory
 
@@ -22,6 +22,8 @@ def main() -> int:
     """Run the checks this job asked for and those the site makes mandatory."""
     site, environ = compiled.read(compiled.site_root()), os.environ
     syslog.openlog("slurm_plugin")
+    if stale := compiled.stale(site):
+        syslog.syslog(syslog.LOG_WARNING, stale)
     asked = token.find(environ.get("SLURM_JOB_COMMENT", ""))
     if asked is None:
         syslog.syslog(syslog.LOG_NOTICE, f"job {environ['SLURM_JOB_ID']}: its comment holds no token that can be read")
@@ -72,4 +74,4 @@ def _context(asked: token.Token, site: Mapping[str, Any], environ: Mapping[str, 
 
 def _remembered(context: prechecks.Context) -> str:
     """What the epilog needs to look at the same things again."""
-    return json.dumps({"node": context.node, "gpus": context.gpus, "infiniband": context.infiniband})
+    return quickjson.dumps({"node": context.node, "gpus": context.gpus, "infiniband": context.infiniband})

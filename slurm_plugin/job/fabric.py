@@ -14,6 +14,7 @@ from pathlib import Path
 from prechecks import Verdict, fabric
 from prechecks.fabric import Thresholds, program
 from prechecks.verdict import ERROR, FAILED, SKIPPED, TIMEOUT
+from slurm_plugin import compiled, standalone
 
 DEADLINE_S = 30.0
 MORE_A_HOST_S = 0.02  # a launch tree, and a python that thousands load from one file system
@@ -61,8 +62,8 @@ def check(
     if deadline_s <= END_S:
         return fabric.unknown(hosts, ERROR, f"a deadline of {deadline_s:g} s: more than {END_S:g} s is needed")
     nonce, started = secrets.token_hex(4), time.monotonic()
-    path = str(Path(program.__file__).resolve())
-    argv = [*launcher, python, path, nonce, f"{deadline_s - END_S:.1f}", ",".join(hosts)]
+    ours = standalone.words(program, f"{compiled.site_root()}/{compiled.ARCHIVE}")
+    argv = [*launcher, python, *ours, nonce, f"{deadline_s - END_S:.1f}", ",".join(hosts)]
     try:
         run = _Run(argv, environ)
     except OSError as error:

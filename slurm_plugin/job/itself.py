@@ -8,7 +8,7 @@ from slurm_plugin import compiled
 
 def deployed() -> bool:
     """Whether it runs from a site directory, whatever state that is in."""
-    return os.path.exists(f"{compiled.site_root()}/lib/__main__.py")  # noqa: PTH110
+    return os.path.exists(f"{compiled.site_root()}/{compiled.ARCHIVE}")  # noqa: PTH110
 
 
 def command() -> list[str]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from slurm_plugin.compiled import fingerprint
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.sandbox import config, faults, image, machine, network, store
 from slurm_plugin.sandbox.machine import Bind, Spec
 from slurm_plugin.sandbox.network import Network
 from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import DEFAULT_ROOT, load
+from slurm_plugin.siteconfig import DEFAULT_PATH, SiteFile, load
 
 READY_DEADLINE_S: Final = 30.0
 COMMAND_DEADLINE_S: Final = 20.0
@@ -148,7 +149,9 @@ def write_slurm_files(plan: Plan, addresses: dict[str, str]) -> None:
     site_file.write_text(config.site_yaml(plan.gpus, image.soft_limits(), image.python(plan.root)), encoding="utf-8")
     fragment = ""
     if plan.hooks:
-        render_site(load(site_file), slurm / "slurm_plugin", root=DEFAULT_ROOT, elsewhere=plan.root != Path("/"))
+        there = SiteFile(str(DEFAULT_PATH), fingerprint(str(site_file)))  # as the machines see it
+        inside = () if plan.root == Path("/") else ("chroot", str(plan.root))
+        render_site(load(site_file), slurm / "slurm_plugin", site_file=there, inside=inside)
         fragment = (slurm / "slurm_plugin/slurm.conf.fragment").read_text(encoding="utf-8")
         (slurm / "job_submit.lua").write_bytes((slurm / "slurm_plugin/job_submit.lua").read_bytes())
     text = config.slurm_conf(plan.directory, addresses, plan.gpus, fragment)

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
+from slurm_plugin import standalone
 from slurm_plugin.slurm import pyslurm_process
 from slurm_plugin.slurm.process import reading_environment
 from slurm_plugin.slurm.pyslurm_process import LENGTH_BYTES
@@ -42,7 +42,7 @@ class Bridge:
         flags = ["-I"] if sys.flags.isolated else ["-P"]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *flags, str(Path(pyslurm_process.__file__))],
+                [sys.executable, *flags, *standalone.words(pyslurm_process)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._said,

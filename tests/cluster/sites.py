@@ -1,5 +1,6 @@
 """A sandbox's site with checks of a test's own, rendered as an admin would, and put back."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +28,8 @@ def changing(box: Sandbox, kept: Path) -> Iterator[SetChecks]:
             before = site["prechecks"].get(name, {})
             site["prechecks"][name] = {**before, **value} if isinstance(value, Mapping) else value
         (kept / "site.yaml").write_text(yaml.safe_dump(site), encoding="utf-8")
-        render_site(load(kept / "site.yaml"), kept / "site", elsewhere=True)  # another root has its own interpreter
+        inside = ("chroot", os.environ.get("SLURM_PLUGIN_TEST_ROOT") or "/")  # another root has its own interpreter
+        render_site(load(kept / "site.yaml"), kept / "site", inside=inside)
         shutil.copytree(kept / "site", deployed, dirs_exist_ok=True)
 
     try:

@@ -18,7 +18,7 @@ DEADLINE_S = 20.0
 # Runs on the deployed copy, as the supervisor does; what it found goes to a file, with the steps that are left.
 DRIVER = """
 import json, os, sys, time
-sys.path.insert(0, "/etc/slurm/slurm_plugin/lib")
+sys.path.insert(0, "/etc/slurm/slurm_plugin/slurm_plugin.pyz")
 from slurm_plugin.job import fabric
 from hostfiles import from_slurm
 
@@ -39,8 +39,8 @@ STOPPED = f"""#!/bin/bash
 exec {PYTHON} "$@"
 """
 AT_A_PHASE = """
-import os, runpy, signal, sys, time
-sys.argv.pop(0)
+import os, signal, sys, time
+sys.argv.pop(0)  # -c is next, then the code
 write = os.write
 def watched(file, text):
     done = write(file, text)
@@ -48,7 +48,7 @@ def watched(file, text):
         ACT
     return done
 os.write = watched
-runpy.run_path(sys.argv[0], run_name="__main__")
+exec(sys.argv.pop(1))
 """
 STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
 UNTIL_CUT = """open("/home/alice/in-the-ring", "w").close()

@@ -286,7 +286,7 @@ def test_the_supervisor_asks_as_it_is_told(cluster: Sandbox, monkeypatch: pytest
     monkeypatch.setenv("SLURM_PLUGIN_BACKEND", "pyslurm")
     job = submit(cluster, "backend", nodes=1, command="bash -c 'echo runs; until [ -e done ]; do sleep 0.1; done'")
     job.until(lambda: "runs" in job.log, "the program")
-    found = cluster.run(["pgrep", "-u", "alice", "-f", "pyslurm_process.py"], user="root", node="n1", check=False)
+    found = cluster.run(["pgrep", "-u", "alice", "-f", "pyslurm_process"], user="root", node="n1", check=False)
     (job.directory / "done").touch()
     assert job.end() == "COMPLETED", job.log
     said = "[slurm_plugin] pyslurm cannot be imported (No module named 'pyslurm'); Slurm's commands are used instead"

@@ -13,7 +13,10 @@ LEAVES = ("hostfiles", "prechecks")
 THIRD_PARTY = ("click", "jinja2", "msgspec", "pyslurm", "rich", "yaml")
 # What an MPI rank runs, with an interpreter of the job's: by its path, not as a module of ours.
 EXCEPT: dict[str, dict[str, set[str]]] = {"hostfiles": {}, "prechecks": {"prechecks/fabric/program.py": {"mpi4py"}}}
-SLOW = ("dataclasses", "glob", "inspect", "logging", "pathlib", "shutil", "socket", "subprocess", "tempfile", "typing")
+SLOW = (
+    "contextlib", "dataclasses", "enum", "functools", "glob", "importlib.util", "inspect", "json", "logging", "pathlib",
+    "re", "shutil", "socket", "subprocess", "tempfile", "typing",
+)  # fmt: skip
 
 
 def modules(package: str) -> list[Path]:

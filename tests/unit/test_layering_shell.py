@@ -3,13 +3,15 @@
 import ast
 import json
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import slurm_plugin
-from slurm_plugin.site import NODE_SIDE, render_site
+from slurm_plugin.archive import NODE_SIDE
+from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import SiteConfig
 
 PACKAGE = Path(str(slurm_plugin.__file__)).parent
@@ -39,13 +41,14 @@ def lib(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The deployed copy."""
     out = tmp_path_factory.mktemp("site")
     render_site(SiteConfig(), out)
-    return out / "lib"
+    return out / "slurm_plugin.pyz"
 
 
 def names(lib: Path) -> list[str]:
     """Every module of a deployed copy, but for those that run when they are imported."""
-    paths = [path.relative_to(lib).with_suffix("") for path in lib.rglob("*.py") if path.name != "__main__.py"]
-    return sorted(".".join(path.parts).removesuffix(".__init__") for path in paths)
+    with zipfile.ZipFile(lib) as found:
+        paths = [Path(name).with_suffix("") for name in found.namelist() if name.endswith(".py")]
+    return sorted(".".join(path.parts).removesuffix(".__init__") for path in paths if path.name != "__main__")
 
 
 def imported(lib: Path, *modules: str) -> dict[str, list[str]]:
@@ -77,9 +80,10 @@ def test_hooks_load_no_command_line(lib: Path, hook: str) -> None:
 
 def test_node_side_is_complete(lib: Path) -> None:
     """What is deployed is what the list names, and nothing beside it."""
-    deployed = {path.name for path in (lib / "slurm_plugin").iterdir() if path.name != "__pycache__"}
-    assert deployed == set(NODE_SIDE)
-    assert {path.name for path in lib.iterdir()} == {"__main__.py", "slurm_plugin", "prechecks", "hostfiles"}
+    with zipfile.ZipFile(lib) as found:
+        paths = [Path(name).parts for name in found.namelist() if name.endswith(".py")]
+    assert {parts[1] for parts in paths if parts[0] == "slurm_plugin"} == set(NODE_SIDE)
+    assert {parts[0] for parts in paths} == {"__main__.py", "slurm_plugin", "prechecks", "hostfiles"}
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

@@ -5,12 +5,13 @@ import os
 import stat
 import subprocess
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.site import render_site, trusted_interpreter
-from slurm_plugin.siteconfig import Prechecks, SiteConfig, compiled
+from slurm_plugin.siteconfig import Prechecks, SiteConfig, compiled, load, site_file
 
 FILES = {
     "bin/slurm-plugin": 0o755,
@@ -22,6 +23,7 @@ FILES = {
     "hooks/task_prolog": 0o755,
     "job_submit.lua": 0o644,
     "slurm.conf.fragment": 0o644,
+    "slurm_plugin.pyz": 0o644,
 }
 
 
@@ -39,20 +41,26 @@ def test_files_and_modes(tmp_path: Path, umask: int) -> None:
         render_site(SiteConfig(), tmp_path / "site")
     finally:
         os.umask(old)
-    found = modes(tmp_path / "site")
-    outside = {name: mode for name, mode in found.items() if name.partition("/")[0] != "lib"}
-    assert outside == {**FILES, ".": 0o755, "bin": 0o755, "hooks": 0o755}
-    inside = {name: mode for name, mode in found.items() if name not in outside}
-    assert {mode for name, mode in inside.items() if name.endswith(".py")} == {0o644}
-    assert {mode for name, mode in inside.items() if not name.endswith(".py")} == {0o755}
-    assert {"lib/__main__.py", "lib/slurm_plugin/hooks/prolog.py", "lib/prechecks", "lib/hostfiles"} <= set(inside)
+    assert modes(tmp_path / "site") == {**FILES, ".": 0o755, "bin": 0o755, "hooks": 0o755}
 
 
 def test_compiled_file(tmp_path: Path) -> None:
     """What hooks read is the site file compiled."""
     config = SiteConfig(max_retries=4)
     render_site(config, tmp_path)
-    assert json.loads((tmp_path / "compiled.json").read_text()) == json.loads(json.dumps(compiled(config)))
+    found = json.loads((tmp_path / "compiled.json").read_text())
+    assert found == json.loads(json.dumps(compiled(config)))
+    assert found["site_file"] is None
+
+
+def test_the_site_file_is_known(tmp_path: Path) -> None:
+    """What hooks read says which file it was made of, and what tells that from another one."""
+    path = tmp_path / "site.yaml"
+    path.write_text("max_retries: 4\n")
+    render_site(load(path), tmp_path / "site", site_file=site_file(path))
+    found = json.loads((tmp_path / "site/compiled.json").read_text())["site_file"]
+    assert found == {"path": str(path), "crc32": crc32(b"max_retries: 4\n")}
+    assert site_file(tmp_path / "none").crc32 is None
 
 
 def test_slurm_conf(tmp_path: Path) -> None:
@@ -72,7 +80,7 @@ def test_slurm_conf(tmp_path: Path) -> None:
         "SchedulerParameters=nohold_on_prolog_fail",
         "JobRequeue=1",
     ]
-    assert str(tmp_path) not in "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert str(tmp_path).encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog", "epilog_slurmctld", "periodic", "task_prolog"])
@@ -88,9 +96,8 @@ def test_again(tmp_path: Path) -> None:
     """A second rendering brings everything up to date and leaves nothing of the old one, or of one cut off."""
     render_site(SiteConfig(), tmp_path)
     before = modes(tmp_path)
-    (tmp_path / "lib" / "slurm_plugin" / "gone.py").write_text("")
-    (tmp_path / "lib.new" / "half").mkdir(parents=True)
-    (tmp_path / "lib.old").mkdir()
+    for name in ("lib/slurm_plugin", "lib.new/half", "lib.old"):  # where versions before had the code
+        (tmp_path / name).mkdir(parents=True)
     (tmp_path / "hooks" / "prolog.new").write_text("half")
     (tmp_path / "DISABLED").write_text("")
     render_site(SiteConfig(max_retries=4), tmp_path)

@@ -30,6 +30,7 @@ def test_defaults_compiled() -> None:
     """An empty site file is complete: this is what hooks then read."""
     assert as_json(SiteConfig()) == {
         "v": 1,
+        "site_file": None,
         "infiniband_partitions": [],
         "max_retries": 128,
         "drain_cap": 0.1,
@@ -158,6 +159,7 @@ def test_all_keys(tmp_path: Path) -> None:
     assert (config.python, config.command) == ("/opt/python", "/opt/slurm-plugin")
     assert as_json(config) == {
         "v": 1,
+        "site_file": None,
         "infiniband_partitions": ["ib", "ib2"],
         "max_retries": 5,
         "drain_cap": 0.5,

@@ -43,8 +43,8 @@ def test_files() -> None:
     assert files(Differences(changed=("compiled.json",))) == {"compiled.json": ("wrong", again)}
     assert files(Differences(missing=("compiled.json",))) == {"files": ("wrong", again)}
     chown = f"run: chown -R root:root {ROOT}/ && chmod -R go-w {ROOT}/"
-    assert files(Differences(exposed=("lib",))) == {"owner": ("wrong", chown)}
-    assert files(Differences(missing=(".", "lib"))) == {"files": ("wrong", again)}
+    assert files(Differences(exposed=("hooks",))) == {"owner": ("wrong", chown)}
+    assert files(Differences(missing=(".", "hooks"))) == {"files": ("wrong", again)}
     assert {verdict for verdict, _ in files(None).values()} == {"cannot tell"}
 
 
@@ -59,7 +59,7 @@ def test_without_a_site_file_settings_cannot_be_judged() -> None:
     changed = ("compiled.json", "hooks/prolog")
     assert files(Differences(changed=changed), site_file=False).keys() == {"compiled.json"}
     assert files(Differences(changed=changed), site_file=False)["compiled.json"][0] == "cannot tell"
-    assert files(Differences(changed=(*changed, "lib/a.py")), site_file=False)["files"][0] == "wrong"
+    assert files(Differences(changed=(*changed, "slurm_plugin.pyz")), site_file=False)["files"][0] == "wrong"
     assert files(Differences(changed=("hooks/prolog",)), site_file=False)["files"][0] == "wrong"
 
 

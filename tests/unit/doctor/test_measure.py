@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin import archive
+from slurm_plugin.compiled import ARCHIVE
 from slurm_plugin.doctor import examine, measure
 from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.siteconfig import SiteConfig, load, site_file
 from tests.fakes import FakeSlurm
 
 
@@ -25,19 +27,47 @@ def different(root: Path) -> dict[str, tuple[str, ...]]:
 
 
 def test_nothing_differs(root: Path) -> None:
-    """What Python leaves beside the code, and the kill switch, are no differences."""
-    (root / "lib/__pycache__").mkdir()
+    """The kill switch is no difference, nor is code that another build of Python has compiled."""
     (root / "DISABLED").touch()
+    (root / ARCHIVE).write_bytes(archive.build(["/bin/false"]))
     assert different(root) == {}
+
+
+def test_another_source_is_a_difference(root: Path) -> None:
+    """One byte of one module; and a file that is no zip at all."""
+    data = (root / ARCHIVE).read_bytes()
+    (root / ARCHIVE).write_bytes(data.replace(b'VERSION = "sp1"', b'VERSION = "sp2"'))
+    assert different(root) == {"changed": (ARCHIVE,)}
+    (root / ARCHIVE).write_bytes(b"x")
+    assert different(root) == {"changed": (ARCHIVE,)}
+
+
+def test_site_file_that_was_changed(tmp_path: Path) -> None:
+    """compiled.json says what it was made of; where the file is not here, it is taken at its word."""
+    path, root = tmp_path / "site.yaml", str(tmp_path / "site")
+    path.write_text("max_retries: 4\n")
+    render_site(load(path), tmp_path / "site", root=root, site_file=site_file(path))
+
+    def changed(here: Path | None) -> tuple[str, ...]:
+        wanted = measure.rendered(SiteConfig(max_retries=4), root, measure.source(root, here))
+        return measure.differences(tmp_path / "site", wanted).changed
+
+    assert changed(path) == changed(None) == ()
+    (tmp_path / "copy.yaml").write_text("max_retries: 4\n")
+    assert changed(tmp_path / "copy.yaml") == ()
+    path.write_text("max_retries: 4 # the same\n")
+    assert changed(path) == ("compiled.json",)
+    assert changed(None) == ()
+    assert measure.source(str(tmp_path / "none"), path) is None
 
 
 def test_differences_are_named(root: Path) -> None:
     """A changed byte, a file that is gone, a hook that cannot be run."""
     (root / "hooks/prolog").write_text("#!/bin/sh\n")
-    (root / "lib/slurm_plugin/token.py").unlink()
+    (root / ARCHIVE).unlink()
     (root / "hooks/epilog").chmod(0o644)
     assert different(root) == {
-        "missing": ("lib/slurm_plugin/token.py",),
+        "missing": (ARCHIVE,),
         "changed": ("hooks/prolog",),
         "closed": ("hooks/epilog",),
     }

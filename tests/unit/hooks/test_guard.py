@@ -19,6 +19,13 @@ USER = 20001
 STARTED = 'echo "$*" >> {0}/started; '  # what every fake interpreter does first
 
 
+START = (
+    '-I -S -c import os, sys; sys.argv[0] = "{0}/slurm_plugin.pyz"; '
+    "os.dup2(os.open(sys.argv[0], os.O_RDONLY), 9, False); "
+    'sys.path.insert(0, "/proc/self/fd/9"); from slurm_plugin.__main__ import main; os._exit(main()) hook {1}'
+)
+
+
 class Site:
     """A rendered site whose interpreter is a shell script."""
 
@@ -33,6 +40,7 @@ class Site:
             prechecks=Prechecks(mandatory=("dns",) if mandatory else ()),
         )
         render_site(config, self.root, root=str(self.root))
+        (directory / "started").unlink()  # it was asked to compile the code
         (self.run / "jobs" / "7.0.0").mkdir(parents=True)
         if interpreter is None:
             python.unlink()
@@ -63,7 +71,7 @@ def test_what_passes(tmp_path: Path, hook: str, code: int) -> None:
     site = Site(tmp_path, f"exit {code}")
     result = site.hook(hook)
     assert (result.returncode, result.stdout, result.stderr) == (code, "", "")
-    assert site.started == [f"-I -S {site.root}/lib hook {hook}"]
+    assert site.started == [START.format(site.root, hook)]
 
 
 OUR_FAILURES = {
@@ -96,6 +104,49 @@ def test_the_real_interpreter_fails(tmp_path: Path) -> None:
     assert result.returncode == 0
     assert "compiled.json: not a version 1 file; run `slurm-plugin site render` again" in result.stderr
     assert result.stderr.splitlines()[-1].endswith("prolog hook itself failed (exit 1) on job 7; nothing was drained")
+
+
+@pytest.mark.parametrize("hook", GUARDS)
+@pytest.mark.parametrize("place", ["deep/site/slurm_plugin.pyz", "deep/site/compiled.json", "deep/site", "deep"])
+@pytest.mark.parametrize("whose", ["writable", "a user's"])
+def test_files_that_others_can_change(tmp_path: Path, hook: str, place: str, whose: str) -> None:
+    """Nothing of ours runs from there: our own failure, with the path and what to do."""
+    (tmp_path / "run/jobs/7.0.0").mkdir(parents=True)
+    root = tmp_path / "deep/site"
+    render_site(SiteConfig(run_directory=str(tmp_path / "run")), root, root=str(root))
+    path = tmp_path / place
+    if whose == "writable":
+        path.chmod(path.stat().st_mode | 0o020)
+    else:
+        os.chown(path, USER, USER)
+    result = run(root / "hooks" / hook, {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": ASKS}, tmp_path)
+    assert result.returncode == 0
+    said, last = result.stderr.splitlines()[-2:]
+    mend = f"chown root:root {path} && chmod go-w {path}"
+    assert said == f"PermissionError: others than root can change {path}; run: {mend}"
+    assert last == f"slurm_plugin: the {hook} hook itself failed (exit 1) on job 7; nothing was drained"
+    assert [*(tmp_path / "run/jobs/7.0.0").iterdir()] == []
+
+
+def test_a_link_that_others_can_change(tmp_path: Path) -> None:
+    """What stands above the name that a guard knows counts as well as what that leads to."""
+    root = tmp_path / "open/link"
+    render_site(SiteConfig(), tmp_path / "site", root=str(root))
+    root.parent.mkdir()
+    root.symlink_to(tmp_path / "site")
+    given = {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": ASKS}
+    root.parent.chmod(0o777)
+    assert f"can change {tmp_path}/open;" in run(root / "hooks/prolog", given, tmp_path).stderr
+    root.parent.chmod(0o755)
+    assert "can change" not in run(root / "hooks/prolog", given, tmp_path).stderr
+
+
+def test_verbs_of_users_look_at_no_owner(tmp_path: Path) -> None:
+    """They run with the rights of whoever calls them."""
+    render_site(SiteConfig(), tmp_path / "site", root=str(tmp_path / "site"))
+    (tmp_path / "site/slurm_plugin.pyz").chmod(0o666)
+    argv = [tmp_path / "site/bin/slurm-plugin", "hosts", "openmpi", "--nodelist=n[1-2]", "--slots=1"]
+    assert subprocess.run(argv, capture_output=True, timeout=30, check=True).stdout == b"n1 slots=1\nn2 slots=1\n"
 
 
 @pytest.mark.parametrize("hook", GUARDS)
@@ -159,7 +210,7 @@ def test_hostile_comment(tmp_path: Path, hook: str, text: str, code: int) -> Non
     site = Site(tmp_path, f"exit {code}")
     result = site.hook(hook, f"{text}[sp1;retries=3]{text}")
     assert result.returncode == 0
-    assert site.started == [f"-I -S {site.root}/lib hook {hook}"]
+    assert site.started == [START.format(site.root, hook)]
     assert not (tmp_path / "x").exists()
     assert "touch" not in result.stdout + result.stderr
 

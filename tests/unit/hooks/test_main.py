@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import pytest
 
-from slurm_plugin import hooks
+from slurm_plugin import hooks, trust
 from slurm_plugin.hooks import prolog
 
 
@@ -14,7 +14,18 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """What the system log got."""
     lines: list[tuple[int, str]] = []
     monkeypatch.setattr(syslog, "syslog", lambda priority, line: lines.append((priority, line)))
+    monkeypatch.setattr(trust, "exposed", lambda *_: "")  # as where these are deployed
     return lines
+
+
+def test_files_that_others_can_change(monkeypatch: pytest.MonkeyPatch, said: list[tuple[int, str]]) -> None:
+    """The hook does not run; the line says which, and what to do."""
+    monkeypatch.setattr(prolog, "main", lambda: hooks.NODE_IS_BAD)
+    monkeypatch.setattr(trust, "exposed", lambda *_: "/etc/slurm")
+    with pytest.raises(PermissionError):
+        hooks.main(["prolog"])
+    line = "others than root can change /etc/slurm; run: chown root:root /etc/slurm && chmod go-w /etc/slurm"
+    assert said == [(syslog.LOG_ERR, f"the prolog hook: PermissionError: {line}")]
 
 
 def test_its_exit_code_is_handed_on(monkeypatch: pytest.MonkeyPatch, said: list[tuple[int, str]]) -> None:

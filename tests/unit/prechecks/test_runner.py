@@ -13,6 +13,7 @@ import pytest
 import prechecks
 from prechecks import Check, Context, Finding, PrecheckError, Verdict
 from prechecks.child import Child
+from prechecks.runner import _shared
 
 CONTEXT = Context("prolog", "n1")
 WIDE = 5.0  # seconds; how much later than its deadline a run may end on a busy machine
@@ -21,7 +22,12 @@ WIDE = 5.0  # seconds; how much later than its deadline a run may end on a busy 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was killed is waited for longer here: a busy machine takes its time to end twenty processes."""
-    monkeypatch.setattr("prechecks.runner.REAP_S", WIDE)
+    monkeypatch.setattr("prechecks.child.REAP_S", WIDE)
+    until = time.monotonic() + WIDE
+    with suppress(ChildProcessError):  # nor is a child that a test before left behind one of these tests'
+        while time.monotonic() < until:
+            os.waitpid(-1, os.WNOHANG)
+            time.sleep(0.001)
 
 
 class Looks(Check):
@@ -30,8 +36,10 @@ class Looks(Check):
     problem = "node_problem"
     condition = "not wanted"
 
-    def __init__(self, item: str, look: Callable[[], Finding], *, forked: bool = True, wanted: bool = True) -> None:
-        self.item, self.does, self.forked, self.wanted = item, look, forked, wanted
+    def __init__(
+        self, item: str, look: Callable[[], Finding], *, forked: bool = True, wanted: bool = True, quick: bool = False
+    ) -> None:
+        self.item, self.does, self.forked, self.wanted, self.quick = item, look, forked, wanted, quick
 
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
         return self.wanted
@@ -101,6 +109,51 @@ def test_a_check_that_cannot_hang_runs_here() -> None:
     """Without the price of a process."""
     (verdict,) = run(Looks("one", fine, forked=False))
     assert verdict.message == f"process {os.getpid()}"
+
+
+def test_quick_checks_share_a_child() -> None:
+    """One process for all of them; another check beside them has its own."""
+    first, other, last = run(Looks("a", fine, quick=True), Looks("b", fine), Looks("c", fine, quick=True))
+    assert first.message == last.message != other.message
+
+
+@pytest.mark.parametrize(
+    ("look", "verdict", "message"),
+    [
+        (hang, "timeout", "no answer within 3 s"),
+        (hang_and_ignore_everything, "timeout", "no answer within 3 s"),
+        (kill_it, "error", "the check was killed by signal 9"),
+        (leave, "error", "the check ended without a result"),
+        (raise_it, "error", "PermissionError: no way"),
+        (lambda: Finding("ok", "", object()), "error", "the check ended without a result"),  # type: ignore[arg-type]
+    ],
+)
+def test_one_that_is_broken_takes_nobody_with_it(look: Callable[[], Finding], verdict: str, message: str) -> None:
+    """Whatever one of those that share a child does there, the others before and behind it have their answers."""
+    looks = (fine, look, fine, look, fine)
+    found = run(*(Looks(f"check{number}", each, quick=True) for number, each in enumerate(looks)), deadline_s=3.0)
+    assert [each.verdict for each in found] == ["ok", verdict, "ok", verdict, "ok"]
+    assert {each.message for each in found if each.verdict == verdict} == {message}
+
+
+def test_one_that_takes_its_time_holds_nobody_up() -> None:
+    """Who waits behind it is looked at alone; its own answer comes from the child it began in, once."""
+
+    def slow() -> Finding:
+        time.sleep(1.0)
+        return fine()
+
+    looks = {"hung": hang, "fine": fine, "slow": slow}  # the last is looked at first
+    hung, waited, late = run(*(Looks(name, look, quick=True) for name, look in looks.items()), deadline_s=2.5)
+    assert [each.verdict for each in (hung, waited, late)] == ["timeout", "ok", "ok"]
+    assert waited.message != late.message
+    assert waited.seconds < 0.9 < late.seconds < 2.0
+
+
+def test_the_names_of_hosts_wait_for_nobody_and_nobody_for_them() -> None:
+    """A name server may take its time: `dns` comes last in the child that it shares."""
+    shared = [[check.item for check in row] for row in _shared(prechecks.CHECKS) if len(row) > 1]
+    assert [row[-1] for row in shared] == ["dns"]
 
 
 @pytest.mark.parametrize("look", [hang, hang_and_ignore_everything])
@@ -217,6 +270,21 @@ def test_a_child_holds_nothing_of_its_parent(tmp_path: Path) -> None:
     child.close()
     os.close(held)
     assert child.output == b"True ['0 /dev/null', '1 /dev/null', '2 /dev/null', '3 pipe']"
+
+
+def test_a_child_keeps_what_python_imports_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployed hook imports from an open zip: a check may do so in its child."""
+    held, zipped = os.open(tmp_path, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr("sys.path", [f"/proc/self/fd/{zipped}"])
+    child = Child(lambda _: " ".join(path for path in descriptors().values()).encode())
+    while child.read():
+        pass
+    child.wait(time.monotonic() + WIDE)
+    child.close()
+    os.close(held)
+    os.close(zipped)
+    assert child.output.decode().partition("pipe")[0] == "/dev/null /dev/null /dev/null "
+    assert child.output.decode().endswith(f"] {tmp_path}")
 
 
 def test_where_no_process_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
