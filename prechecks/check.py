@@ -27,6 +27,7 @@ class Check:
     settings: Mapping[str, Setting] = {}
     problem: str  # what a failure of it means: NODE_PROBLEM or JOB_PROBLEM
     shared = False  # whether its causes are shared by many nodes: then no prolog drains for it, the periodic check may
+    passing = False  # whether a running job may be why, for a while: the periodic check looks several times in a row
     event = False  # whether it finds what happened, which later looks see no more: only a boot makes good for that
     hooks: tuple[str, ...] = HOOKS  # where it is looked at unless the site says else
     condition: str  # why it is skipped where it does not apply, for people

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from prechecks import units
 from prechecks.check import Check
 from prechecks.setting import SIZE, SPACES, Setting
-from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
+from prechecks.verdict import FAILED, NODE_PROBLEM, OK, SKIPPED, Context, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class DiskSize(Check):
         "paths": Setting(SPACES, (), "further paths and the space that there must be more of: `/scratch 100GB`"),
     }
     problem = NODE_PROBLEM
+    passing = True
     condition = "no threshold on this site"
     quick = True
 
@@ -40,8 +41,11 @@ class DiskSize(Check):
         return settings["disk-size"].get(self.name) is not None
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
-        """More available than the threshold."""
-        return judge(available(self.path), settings["disk-size"][self.name])
+        """More available than the threshold. A node without such a directory is no worse for that until a job comes."""
+        space = available(self.path)
+        if space is None and context.hook == "periodic":
+            return Finding(SKIPPED, "no such directory")
+        return judge(space, settings["disk-size"][self.name])
 
 
 class DiskSizePaths(Check):

@@ -30,6 +30,7 @@ class Inodes(Check):
     problem = NODE_PROBLEM
     condition = "no threshold on this site"
     quick = True
+    passing = True
 
     def __init__(self, name: str, path: str) -> None:
         self.item = f"inodes.{name}"

@@ -101,10 +101,15 @@ def node_problems(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     return tuple(verdict for verdict in verdicts if verdict.failed and verdict.problem == NODE_PROBLEM)
 
 
+def _part(message: str) -> str:
+    """A message as one part of a reason: `; ` stands between those, and scontrol takes a quotation mark at the end."""
+    return one_line(message).replace("; ", ", ").replace('"', "'")
+
+
 def reason(verdicts: Iterable[Verdict], job: int | None) -> str:
     """The drain reason: `slurm_plugin: gpu-check: 3 of 4 GPUs [job 123]`; empty where nothing drains the node."""
     bad = node_problems(verdicts)
     if not bad:
         return ""
-    found = "; ".join(f"{verdict.keyword}: {one_line(verdict.message)}" for verdict in bad)
+    found = "; ".join(f"{verdict.keyword}: {_part(verdict.message)}" for verdict in bad)
     return f"{OURS}{found}" + (f" [job {job}]" if job is not None else "")

@@ -6,7 +6,8 @@ of each of its partitions that are out with a reason of ours, and those with a c
 together the last to write its claim has seen all the others, so they are never more than the cap. Where more claim at
 once than there is room for, some or all of them stay in service, and the next periodic check claims again.
 
-A claim is good for CLAIM_S seconds: one that a killed hook left behind keeps nobody away for longer.
+A claim is good for CLAIM_S seconds: one that a killed hook left behind keeps nobody away for longer. A node in no
+partition runs no jobs and has no cap.
 """
 
 import re
@@ -28,6 +29,12 @@ def claimed(comment: str, now: float) -> str:
 def unclaimed(comment: str) -> str:
     """A node's comment without a claim."""
     return _CLAIM.sub("", comment)
+
+
+def outdated(comment: str, now: float) -> bool:
+    """Whether a claim stands there that is good no more."""
+    found = _CLAIM.search(comment)
+    return found is not None and abs(now - int(found[1])) >= CLAIM_S
 
 
 def is_out(node: Node) -> bool:
@@ -54,5 +61,4 @@ def full(nodes: Mapping[str, Node], name: str, share: float, now: float) -> str:
 
 
 def _claims(node: Node, now: float) -> bool:
-    found = _CLAIM.search(node.comment)
-    return found is not None and abs(now - int(found[1])) < CLAIM_S
+    return _CLAIM.search(node.comment) is not None and not outdated(node.comment, now)

@@ -42,23 +42,26 @@ def read(root: str) -> dict[str, Any]:
 
 
 def fingerprint(path: str) -> int | None:
-    """What tells one site file from another; None where there is none that can be read."""
+    """What tells one site file from another; None where there is no plain file that can be read."""
     from binascii import crc32  # noqa: PLC0415 - a C module that is part of most interpreters
+    from stat import S_ISREG  # noqa: PLC0415 - the same
 
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return crc32(file.read(MAX_BYTES))
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    with os.fdopen(fd, "rb") as file:
+        return crc32(file.read(MAX_BYTES)) if S_ISREG(os.fstat(fd).st_mode) else None
 
 
 def stale(settings: Mapping[str, Any]) -> str:
     """What to log where the site file on this node is another than was compiled; empty where it is that, or not here.
 
-    Its times are not compared: a copy has its own.
+    Its times are not compared: a copy has its own. Root asks in every prolog, so only below /etc: elsewhere a user, or
+    a file server that is gone, could have it wait.
     """
     known: dict[str, Any] = settings.get("site_file") or {}
-    here = fingerprint(known["path"]) if known else None
+    here = fingerprint(known["path"]) if str(known.get("path")).startswith("/etc/") else None
     if here is None or here == known["crc32"]:
         return ""
     return f"{known['path']} was changed after `slurm-plugin site render`; run it again"

@@ -25,6 +25,7 @@ NO_MORE: Final = "no restart left"  # how `last` of a job begins that the worker
 SHOWN_ATTEMPTS: Final = 4
 A_PROLOG_S: Final = 90.0  # more than the checks and our questions to Slurm take in a prolog that fails
 EVENTS: Final = frozenset(check.item for check in prechecks.CHECKS if check.event)
+PERIODIC: Final = frozenset(check.item for check in prechecks.CHECKS if "periodic" in check.hooks)
 ITEMS: Final = {check.item.replace(".", " "): check.item for check in prechecks.CHECKS}
 NO_ATTEMPT: Final = "no attempts.jsonl of it can be read here; it stands in its working directory"
 
@@ -217,6 +218,10 @@ def _ours(node: Node, *, periodic: bool | None, passes: int | None) -> tuple[lis
     items = [ITEMS[part.partition(": ")[0]] for part in found if part.partition(": ")[0] in ITEMS]
     if periodic and EVENTS.intersection(items):
         back = f"it comes back by itself after a reboot: after {row} of the periodic check"
+    if periodic and not PERIODIC.issuperset(items):
+        back = (
+            "it does not come back by itself, the periodic check does not look at all of that: mend it, then resume it"
+        )
     if node.states & {"DOWN", "NOT_RESPONDING"}:
         back = "it does not come back as long as its slurmd does not answer"
     lines.append(back)

@@ -7,10 +7,11 @@ import syslog
 import time
 from collections.abc import Mapping
 
-from prechecks import CHECKS, seen
+from prechecks import CHECKS
 from prechecks.report import JOBS, OURS
 from slurm_plugin import cap
-from slurm_plugin.hooks import notify
+from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.hooks import marker, notify
 from slurm_plugin.slurm import UNKNOWN, Node, Slurm, SlurmError
 
 TYPE_CHECKING = False
@@ -27,8 +28,9 @@ LEFT_ALONE = frozenset(
         "POWERING_UP", "POWER_UP", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", UNKNOWN,
     }
 )  # fmt: skip
-# In the state directory: why we drained this node and what it was looked at for; why it should have been drained.
-MARKER, OWED = "drained", "owed"
+# What a reason of ours becomes that Slurm keeps after a RESUME: the one text that it replaces by its next own
+# (_drain_node in src/slurmctld/node_mgr.c). An empty one changes nothing on 24.11.
+NO_REASON = "Not responding"
 
 
 def may_drain(node: Node) -> bool:
@@ -36,26 +38,50 @@ def may_drain(node: Node) -> bool:
     return UNKNOWN not in node.states and (not node.standing_reason or node.standing_reason.startswith(OURS))
 
 
+def parts(reason: str) -> dict[str, str]:
+    """What a reason of ours says, by the keyword of the item."""
+    found = filter(None, JOBS.sub("", reason).removeprefix(OURS).split("; "))
+    return {part.partition(": ")[0]: part for part in found}
+
+
 def joined(reason: str, before: str) -> str:
-    """`reason` naming also the jobs of our reason before it: jobs that share a node all find their name in it."""
+    """Both reasons of ours as one: every item, `reason`'s words for those of both, and the jobs of both.
+
+    Jobs that share a node all find their name in it, and what was found before is not forgotten.
+    """
     jobs = dict.fromkeys((*JOBS.findall(before), *JOBS.findall(reason)))
-    return JOBS.sub("", reason) + "".join(tuple(jobs)[-MOST_JOBS:])
+    found = {**parts(reason), **{item: part for item, part in parts(before).items() if item not in parts(reason)}}
+    return OURS + "; ".join(found.values()) + "".join(tuple(jobs)[-MOST_JOBS:])
+
+
+def _names(reason: str) -> set[str]:
+    """The items and jobs in a reason of ours."""
+    return {*parts(reason), *JOBS.findall(reason)}
 
 
 def drain(door: Slurm, site: Mapping[str, Any], context: Context, reason: str) -> bool:
     """Drain this node; whether it is out of service now, by us or by somebody else.
 
-    An event that did not drain it, and that no later look will see, is owed: the next periodic check tries again.
     It stays in service, which is logged, on a site's dry run, where as many are out as may be, where its state cannot
     be read, and where Slurm does not answer: a cap that cannot be looked at may be reached.
     """
-    out = _drained(door, site, context, reason)
-    events = {check.item.replace(".", " ") for check in CHECKS if check.event}
-    parts = JOBS.sub("", reason).removeprefix(OURS).split("; ")
-    owed = "; ".join(part for part in parts if part.partition(": ")[0] in events)
-    if owed:
-        _keep(site, OWED, {"reason": "" if out else f"{OURS}{owed}"})
+    out = _drained(door, site, context, owing(site, reason))
+    if out and marker.owed(site):
+        marker.owe(site, "")
     return out
+
+
+def owing(site: Mapping[str, Any], reason: str) -> str:
+    """The reason, with what is owed; what is an event in it, which no later look will see, is owed from now on.
+
+    Whatever ends this hook before Slurm has heard of it, the next periodic check tries again.
+    """
+    before = marker.owed(site)
+    whole = joined(reason, before) if before else reason
+    events = {check.item.replace(".", " ") for check in CHECKS if check.event}
+    if owed := [part for item, part in parts(whole).items() if item in events]:
+        marker.owe(site, OURS + "; ".join(owed))
+    return whole
 
 
 def _drained(door: Slurm, site: Mapping[str, Any], context: Context, reason: str) -> bool:
@@ -65,46 +91,69 @@ def _drained(door: Slurm, site: Mapping[str, Any], context: Context, reason: str
         return False
     try:
         node = door.nodes([name]).get(name)
-        if node is None or UNKNOWN in node.states:
-            syslog.syslog(syslog.LOG_ERR, f"{name} stays in service, its state cannot be read; found: {reason}")
-            return False
-        if not may_drain(node):
-            syslog.syslog(syslog.LOG_ERR, f"{name} keeps its own reason; found: {reason}")
-            return True
-        if context.hook == "periodic" and node.states & LEFT_ALONE:
-            syslog.syslog(syslog.LOG_ERR, f"{name} is {'+'.join(sorted(node.states))}, and left alone; found: {reason}")
-            return False
-        if not cap.is_out(node) and (why := _claim(door, node, site["drain_cap"])):
-            syslog.syslog(syslog.LOG_ALERT, f"{name} stays in service: {why}; found: {reason}")
-            notify.tell(site["notify"], "not-drained", name, f"{why}; found: {reason}")
-            return False
-        _drain(door, site, context, node, joined(reason, node.standing_reason))
-    except SlurmError as error:
-        syslog.syslog(syslog.LOG_ERR, f"could not drain {name} ({reason}): {error}")
+        out = _out_or_not(node, context, reason)
+        if out is not None or node is None:
+            return bool(out)
+        if not cap.is_out(node):
+            return _claim_and_drain(door, site, context, node, reason)
+        whole = joined(reason, node.standing_reason)
+        if _names(whole) != _names(node.standing_reason):  # values change from look to look
+            _write(door, site, context, whole)
+    except SlurmPluginError as error:
+        syslog.syslog(syslog.LOG_ERR, f"could not drain {name} ({reason}): {' '.join(str(error).split())}")
         return False
     return True
 
 
-def _claim(door: Slurm, node: Node, share: float) -> str:
-    """Claim a place among the nodes that may be out; why there is none."""
-    now = time.time()
-    door.update_node(node.name, Comment=cap.claimed(node.comment, now))
+def _out_or_not(node: Node | None, context: Context, reason: str) -> bool | None:
+    """Whether it is out without our doing; None where it may be drained."""
+    name = context.node
+    if node is None or UNKNOWN in node.states:
+        syslog.syslog(syslog.LOG_ERR, f"{name} stays in service, its state cannot be read; found: {reason}")
+        return False
+    if not may_drain(node):
+        syslog.syslog(syslog.LOG_ERR, f"{name} keeps its own reason; found: {reason}")
+        return True
+    if context.hook == "periodic" and node.states & LEFT_ALONE:
+        syslog.syslog(syslog.LOG_ERR, f"{name} is {'+'.join(sorted(node.states))}, and left alone; found: {reason}")
+        return False
+    return None
+
+
+def _claim_and_drain(door: Slurm, site: Mapping[str, Any], context: Context, node: Node, reason: str) -> bool:
+    """Claim a place among the nodes that may be out, and drain where there is one. Raises SlurmError.
+
+    The answer that counts the others also says what has become of this node meanwhile.
+    """
+    name, now = node.name, time.time()
+    door.update_node(name, Comment=cap.claimed(node.comment, now))
     try:
-        why = cap.full(door.nodes([]), node.name, share, now)
-    except SlurmError:
-        why = "Slurm did not say how many nodes are out"
-    if why:
-        door.update_node(node.name, Comment=cap.unclaimed(node.comment))
-    return why
+        nodes = door.nodes([])
+        out = _out_or_not(nodes.get(name), context, reason)
+        node = nodes.get(name, node)
+        if out is not None:
+            return out
+        if why := cap.full(nodes, name, site["drain_cap"], now):
+            syslog.syslog(syslog.LOG_ALERT, f"{name} stays in service: {why}; found: {reason}")
+            notify.tell(site["notify"], "not-drained", name, f"{why}; found: {reason}")
+            return False
+        _write(door, site, context, joined(reason, node.standing_reason))
+    finally:
+        try:
+            door.update_node(name, Comment=cap.unclaimed(node.comment))
+        except SlurmError as error:
+            said = " ".join(str(error).split())
+            syslog.syslog(syslog.LOG_WARNING, f"{name} keeps its claim for {cap.CLAIM_S} s: {said}")
+    return True
 
 
-def _drain(door: Slurm, site: Mapping[str, Any], context: Context, node: Node, reason: str) -> None:
-    mark(site, reason, context)  # first: a drain that nobody remembers is never undone
-    door.drain(node.name, reason)
-    syslog.syslog(syslog.LOG_ERR, f"drained {node.name}: {reason}")
-    notify.tell(site["notify"], "drained", node.name, reason)
-    if not cap.is_out(node):
-        door.update_node(node.name, Comment=cap.unclaimed(node.comment))
+def _write(door: Slurm, site: Mapping[str, Any], context: Context, reason: str) -> None:
+    """The drain itself, remembered before: one that nobody remembers is never undone. Raises SlurmError."""
+    marker.drained(site, reason, context, done=False)
+    door.drain(context.node, reason)
+    marker.drained(site, reason, context, done=True)
+    syslog.syslog(syslog.LOG_ERR, f"drained {context.node}: {reason}")
+    notify.tell(site["notify"], "drained", context.node, reason)
 
 
 def resume(door: Slurm, site: Mapping[str, Any], node: Node) -> None:
@@ -113,25 +162,20 @@ def resume(door: Slurm, site: Mapping[str, Any], node: Node) -> None:
     if site["dry_run"]:
         syslog.syslog(syslog.LOG_WARNING, f"dry run: {name} would be resumed; it was drained for: {reason}")
         return
+    marker.not_sure(site)
     door.resume(name)
     syslog.syslog(f"resumed {name}; it was drained for: {reason}")
     notify.tell(site["notify"], "resumed", name, reason)
     left = door.nodes([name]).get(name)
-    if left and left.reason.startswith(OURS):  # 24.11 keeps it, and every release on a node that was busy
-        door.update_node(name, Reason=" ")  # an empty one changes nothing there
+    if left and not left.standing_reason:  # else a prolog has drained it again, and has remembered that
+        take_away(door, left)
+        marker.clear(site)
 
 
-def mark(site: Mapping[str, Any], reason: str, context: Context, *, earlier: bool = False) -> None:
-    """Remember on this node that we drained it, and for what; an empty reason: that we did not.
+def take_away(door: Slurm, node: Node) -> None:
+    """Take a reason of ours from a node in service: 24.11 keeps it, and every release on a node that was busy.
 
-    `earlier`: that was before this boot.
+    Slurm's own next drain would stand there with it, as if it were ours to undo.
     """
-    facts = {"reason": reason, "gpus": list(context.gpus), "infiniband": context.infiniband, "earlier": earlier}
-    _keep(site, MARKER, facts)
-
-
-def _keep(site: Mapping[str, Any], item: str, facts: Mapping[str, Any]) -> None:
-    try:
-        seen.save(site["prechecks"]["state"], item, facts)
-    except OSError as error:
-        syslog.syslog(syslog.LOG_ERR, f"what was done with this node cannot be remembered: {error}")
+    if node.reason.startswith(OURS) and not node.standing_reason:
+        door.update_node(node.name, Reason=NO_REASON)

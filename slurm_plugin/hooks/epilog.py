@@ -21,12 +21,15 @@ def main() -> int:
     syslog.openlog("slurm_plugin")
     directories = node_directory.of_job(site["run_directory"], job_id)
     try:
-        if directories:
-            _recheck(site, directories[-1], job_id)
+        # First: what the job has left is no reason to drain its node.
+        cleanup.after_job(site, job_id, os.environ, lambda: connect(site["slurm_bin"], deadline_s=5.0))
     finally:
-        for directory in directories:
-            node_directory.remove(site["run_directory"], directory)
-    cleanup.after_job(site, job_id, os.environ, lambda: connect(site["slurm_bin"], deadline_s=5.0))
+        try:
+            if directories:
+                _recheck(site, directories[-1], job_id)
+        finally:
+            for directory in directories:
+                node_directory.remove(site["run_directory"], directory)
     return 0
 
 

@@ -1,8 +1,9 @@
 """HealthCheckProgram (root, on every node, every few minutes): look at the node, drain it, bring back what we drained.
 
-A healthy look asks Slurm nothing: a marker of root's on this node says whether we drained it. A boot takes the marker
-along; then the second look asks. Not the first: slurmd runs that one while it starts, before it has registered, and
-waits for it. Every question has a deadline, and what could not be asked is asked the next time.
+A healthy look asks Slurm nothing: a marker of root's on this node says whether we drained it. While we did, each look
+asks what stands there: somebody may have resumed it. A boot takes the marker along; then the second look asks. Not the
+first: slurmd runs that one while it starts, before it has registered, and waits for it. Every question has a deadline,
+and what could not be asked is asked the next time.
 """
 
 from __future__ import annotations
@@ -13,57 +14,52 @@ import time
 from collections.abc import Mapping
 
 import prechecks
-from prechecks import seen
-from prechecks.report import OURS
-from slurm_plugin import compiled, health
+from slurm_plugin import cap, compiled, health
 from slurm_plugin.health import Row
-from slurm_plugin.hooks import draining, published, sweep
+from slurm_plugin.hooks import draining, marker, published, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from slurm_plugin.slurm import Slurm
+    from slurm_plugin.slurm import Node, Slurm
 
 HOOK = "periodic"
 ROW = "periodic"  # in the state directory: what the looks before came to
 ITEMS = tuple(check.item for check in prechecks.CHECKS)
-SHARED = frozenset(check.item for check in prechecks.CHECKS if check.shared)
+# What one look is not enough for: causes that many nodes share, and what a running job may do for a while.
+SHARED = frozenset(check.item for check in prechecks.CHECKS if check.shared or check.passing)
 EVENTS = frozenset(check.item for check in prechecks.CHECKS if check.event)
-SLURM_S = 5.0  # for each of at most six questions: slurmd kills this hook after 60 s
+# slurmd kills this hook after 60 s: the longest time for all checks, and that for each of at most eight questions.
+CHECKS_S, SLURM_S = 15.0, 5.0
 
 
 def main() -> int:
     """One look. Its exit code is only logged by Slurm."""
     site, node = compiled.read(compiled.site_root()), os.environ["SLURMD_NODENAME"]
     syslog.openlog("slurm_plugin")
-    state = site["prechecks"]["state"]
-    marker = _loaded(state, draining.MARKER)
-    context = prechecks.Context(HOOK, node, (), tuple(marker.get("gpus", ())), bool(marker.get("infiniband")))
-    verdicts = prechecks.run(context, site["prechecks"])
+    facts = marker.load(site, marker.DRAINED)
+    context = prechecks.Context(HOOK, node, (), tuple(facts.get("gpus", ())), bool(facts.get("infiniband")))
+    settings = site["prechecks"]
+    verdicts = prechecks.run(context, {**settings, "deadline_s": min(settings["deadline_s"], CHECKS_S)})
     for verdict in verdicts:
         if verdict.verdict not in (prechecks.OK, prechecks.SKIPPED):  # the rest every few minutes would fill a log
             syslog.syslog(prechecks.line(node, verdict))
-    before = _loaded(state, ROW)
-    events = () if marker.get("earlier") else EVENTS
-    row = health.after(_row(before), verdicts, marker.get("reason", ""), ITEMS, events)
-    try:
-        seen.save(state, ROW, row._asdict())
-    except OSError as error:
-        syslog.syslog(syslog.LOG_ERR, f"this look cannot be remembered: {error}")
+    before = marker.load(site, ROW)
+    reason = facts.get("reason", "") if facts.get("done") else ""
+    row = health.after(_row(before), verdicts, reason, ITEMS, () if facts.get("earlier") else EVENTS)
+    marker.keep(site, ROW, row._asdict())
     report = prechecks.Report(node, None, HOOK, time.time(), verdicts)
     published.last(site, report)
     published.metrics(site, report)
-    owed = _loaded(state, draining.OWED).get("reason", "")
-    _act(site, context, row, verdicts, owed=owed, unknown=bool(before) and not marker)
+    bad = health.draining(row, verdicts, SHARED, site["periodic"]["failures"])
+    owed = marker.owed(site)
+    unknown = bool(before) and not facts.get("done")
+    if bad or owed or reason or unknown:
+        found = prechecks.reason(bad, None) or owed
+        _act(site, context, row, draining.owing(site, found) if found else "")
     sweep.sweep(site, node, lambda: _door(site))
     return 0
-
-
-def _door(site: Mapping[str, Any]) -> Slurm:
-    from slurm_plugin.slurm import connect  # noqa: PLC0415 - a healthy look does without
-
-    return connect(site["slurm_bin"], deadline_s=SLURM_S)
 
 
 def _row(fields: Mapping[str, Any]) -> Row:
@@ -74,57 +70,54 @@ def _row(fields: Mapping[str, Any]) -> Row:
         return Row()
 
 
-def _loaded(state: str, item: str) -> dict[str, Any]:
+def _door(site: Mapping[str, Any]) -> Slurm:
+    from slurm_plugin.slurm import connect  # noqa: PLC0415 - a healthy look does without
+
+    return connect(site["slurm_bin"], deadline_s=SLURM_S)
+
+
+def _act(site: Mapping[str, Any], context: prechecks.Context, row: Row, found: str) -> None:
+    """Take up what stands in Slurm, then drain the node for what was `found`, or bring it back."""
+    from slurm_plugin.errors import SlurmPluginError  # noqa: PLC0415 - as above
+
     try:
-        return seen.load(state, item)
-    except OSError as error:
-        syslog.syslog(syslog.LOG_ERR, f"what was remembered cannot be read: {error}")
-        return {}
+        door = _door(site)
+        node = door.nodes([context.node]).get(context.node)
+        if node is None:
+            return
+        if cap.outdated(node.comment, time.time()):  # of a hook that was killed
+            door.update_node(node.name, Comment=cap.unclaimed(node.comment))
+        if not row.reason or node.standing_reason != row.reason:
+            _take_up(door, site, context, row, node)
+        if found:
+            draining.drain(door, site, context, found)
+        elif row.reason and row.reason == node.standing_reason and row.passes >= site["periodic"]["passes"]:
+            _bring_back(door, site, node)
+    except SlurmPluginError as error:
+        said = " ".join(str(error).split())
+        syslog.syslog(syslog.LOG_WARNING, f"could not look after {context.node} in Slurm: {said}; found: {found}")
 
 
-def _act(
-    site: Mapping[str, Any],
-    context: prechecks.Context,
-    row: Row,
-    verdicts: tuple[prechecks.Verdict, ...],
-    *,
-    owed: str,
-    unknown: bool,
-) -> None:
-    """Ask Slurm only where there is something to change; or where it is `unknown` whether we drained this node.
+def _take_up(door: Slurm, site: Mapping[str, Any], context: prechecks.Context, row: Row, node: Node) -> None:
+    """Remember what stands in place of what we remembered, or of nothing. Raises SlurmError.
 
-    `owed`: a reason for which it should have been drained before.
+    What stands where we remembered another reason is somebody's: resumed by hand, or rewritten.
     """
-    bad = health.draining(row, verdicts, SHARED, site["periodic"]["failures"])
-    new = {verdict.item for verdict in bad} - health.named(row.reason, ITEMS)
-    back = bool(row.reason) and row.passes >= site["periodic"]["passes"]
-    if not (new or owed or back or unknown):
+    if not row.reason and health.named(node.standing_reason, ITEMS):
+        marker.drained(site, node.standing_reason, context, done=True, earlier=_before_boot(node))
         return
-    from slurm_plugin.slurm import SlurmError  # noqa: PLC0415 - as above
-
-    door = _door(site)
-    if new or owed:
-        reasons = (prechecks.reason(bad, None) if new else "", owed.removeprefix(OURS if new else ""))
-        draining.drain(door, site, context, "; ".join(filter(None, reasons)))
-        return
-    try:
-        _stand(door, site, context, row.reason, back=back)
-    except SlurmError as error:
-        syslog.syslog(syslog.LOG_WARNING, f"could not look after {context.node} in Slurm: {error}")
+    draining.take_away(door, node)
+    marker.clear(site)
 
 
-def _stand(door: Slurm, site: Mapping[str, Any], context: prechecks.Context, reason: str, *, back: bool) -> None:
-    """Bring the node back that has passed, or take up what stands in Slurm. Raises SlurmError."""
-    node = door.nodes([context.node]).get(context.node)
-    if node is None:
-        return
-    stands = node.standing_reason
-    if stands != reason or not health.named(stands, ITEMS):  # resumed by hand, rewritten, or not known since the boot
-        ours = stands if health.named(stands, ITEMS) and not reason else ""
-        draining.mark(site, ours, context, earlier=True)
-    elif back and node.states & draining.LEFT_ALONE:
-        syslog.syslog(f"{context.node} passes again and is left alone: {'+'.join(sorted(node.states))}")
-    elif back:
+def _before_boot(node: Node) -> bool:
+    """Whether its reason was written before this machine came up."""
+    up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return node.reason_time is not None and node.reason_time.timestamp() < time.time() - up_s
+
+
+def _bring_back(door: Slurm, site: Mapping[str, Any], node: Node) -> None:
+    if node.states & draining.LEFT_ALONE:
+        syslog.syslog(f"{node.name} passes again and is left alone: {'+'.join(sorted(node.states))}")
+    else:
         draining.resume(door, site, node)
-        if not site["dry_run"]:
-            draining.mark(site, "", context._replace(gpus=(), infiniband=False))

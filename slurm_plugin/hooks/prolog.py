@@ -38,8 +38,11 @@ def main() -> int:
     context = _context(asked, site, environ)
     verdicts = prechecks.run(context, settings, items=items)
     report = prechecks.Report(context.node, job_id, context.hook, time.time(), verdicts)
-    node_directory.write(site["run_directory"], directory, node_directory.CONTEXT, _remembered(context), gid=gid)
-    node_directory.write(site["run_directory"], directory, node_directory.REPORT, report.to_json(), gid=gid)
+    try:
+        node_directory.write(site["run_directory"], directory, node_directory.CONTEXT, _remembered(context), gid=gid)
+        node_directory.write(site["run_directory"], directory, node_directory.REPORT, report.to_json(), gid=gid)
+    except OSError as error:  # a full /run must not keep a bad node in service
+        syslog.syslog(syslog.LOG_ERR, f"the report of job {job_id} cannot be written: {error}")
     for verdict in verdicts:
         if verdict.verdict != prechecks.SKIPPED:
             syslog.syslog(prechecks.line(context.node, verdict))

@@ -171,7 +171,7 @@ class Slurm(Protocol):
         """Let jobs start on a node again."""
 
     def update_node(self, node: str, **fields: str) -> None:
-        """Change a node's fields (scontrol's names: Comment, Reason ...). On 24.11 an empty reason changes nothing."""
+        """Change a node's fields (scontrol's names: Comment, Reason ...). On 24.11 an empty Reason changes nothing."""
 
     def config(self) -> Mapping[str, str]:
         """slurmctld's settings by name, as `scontrol show config` names them; those that are not set are empty."""

@@ -8,7 +8,8 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.command import until
-from tests.cluster.test_hooks import Syslog
+from tests.cluster.jobs import reasons
+from tests.cluster.syslog import Syslog
 
 pytestmark = pytest.mark.cluster
 
@@ -105,3 +106,11 @@ def test_slurm_cannot_be_asked(box: Sandbox) -> None:
     assert there(box) == of(job)
     assert "what uid 20001 left stays: squeue was not found in /nowhere" in log.of("n1")
     assert box.states()["n1"] == "idle"
+
+
+def test_what_a_job_left_does_not_drain_its_node(box: Sandbox) -> None:
+    """The epilog removes it before it looks at the space."""
+    job = submit(box, "fallocate -l 1500M /dev/shm/big\n", "--nodelist=n1", "--comment=[sp1;retries=1;ib=auto]")
+    over(box, job)
+    assert there(box) == set()
+    assert reasons(box) == {}

@@ -196,7 +196,7 @@ def test_a_file_system_that_hangs_at_the_first_look(
     monkeypatch.setattr(removal, "any_of", lambda *_: hang())
     door, start = FakeSlurm(), time.monotonic()
     assert not clean(shared, door)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 5
     assert (door.questions, log) == ([], [f"no answer within 0.2 s from {shared}: not cleaned"])
 
 
@@ -214,5 +214,5 @@ def test_a_removal_that_does_not_end(
     monkeypatch.setattr(removal, "remove", what)
     start = time.monotonic()
     assert not clean(shared, slurm(j7="COMPLETING"))
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 5
     assert log == [f"what uid {ALICE} left in {shared} is not all removed after 0.5 s"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from prechecks import Context, seen
+from prechecks import Context
 from slurm_plugin import siteconfig
-from slurm_plugin.hooks import draining
+from slurm_plugin.hooks import draining, marker
 from slurm_plugin.hooks.draining import joined, may_drain
 from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.slurm import Node, SlurmError
@@ -49,8 +49,8 @@ def site(tmp_path: Path) -> dict[str, Any]:
     return settings
 
 
-def marker(site: dict[str, Any]) -> dict[str, Any]:
-    return seen.load(site["prechecks"]["state"], draining.MARKER)
+def remembered(site: dict[str, Any]) -> dict[str, Any]:
+    return marker.load(site, marker.DRAINED)
 
 
 def test_drain(site: dict[str, Any]) -> None:
@@ -65,16 +65,22 @@ def test_drain(site: dict[str, Any]) -> None:
     assert before - 1 <= int(found[1]) <= time.time() + 1
     assert rest == [("drain", "n1", REASON), ("update_node", "n1", {"Comment": "rack 7"})]
     assert door.questions == [("nodes", ("n1",)), ("nodes", ())]
-    assert marker(site) == {"reason": REASON, "gpus": [2, 3], "infiniband": True, "earlier": False}
+    assert remembered(site) == {
+        "reason": REASON,
+        "gpus": [2, 3],
+        "infiniband": True,
+        "done": True,
+        "earlier": False,
+    }
 
 
 def test_drained_already_by_us(site: dict[str, Any]) -> None:
     """It counts already: no claim; its reason then names both jobs, and so does what this node remembers."""
     door = FakeSlurm(nodes=[node("n1", "IDLE", "DRAIN", reason="slurm_plugin: dns: x [job 6]")])
     assert draining.drain(door, site, PROLOG, REASON)
-    both = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 6] [job 7]"
+    both = "slurm_plugin: gpu-check: 3 of 4 GPUs; dns: x [job 6] [job 7]"
     assert door.changes == [("drain", "n1", both)]
-    assert marker(site)["reason"] == both
+    assert remembered(site)["reason"] == both
 
 
 def test_the_cap_is_reached(site: dict[str, Any], tmp_path: Path) -> None:
@@ -89,7 +95,7 @@ def test_the_cap_is_reached(site: dict[str, Any], tmp_path: Path) -> None:
     assert not draining.drain(door, site, PROLOG, REASON)
     assert [change[0] for change in door.changes] == ["update_node", "update_node"]
     assert door.known_nodes["n1"] == node("n1", partitions=("main",), comment="rack 7")
-    assert marker(site) == {}
+    assert remembered(site) == {}
     until(told.exists)
     words = "1 of 2 nodes of partition main are out by our doing or about to be; at most 1 may be (drain_cap)"
     assert told.read_text() == f"not-drained n1 {words}; found: {REASON}\n"
@@ -122,6 +128,68 @@ def test_states_that_the_periodic_check_leaves_alone(site: dict[str, Any], state
     assert not draining.drain(door, site, PROLOG._replace(hook="periodic"), REASON)
     assert door.changes == []
     assert draining.drain(door, site, PROLOG, REASON) is (state != "UNKNOWN")
+
+
+def test_nothing_new(site: dict[str, Any]) -> None:
+    """A reason that names the items and the job already is left as it is: values change from look to look."""
+    door = FakeSlurm(nodes=[node("n1", "IDLE", "DRAIN", reason="slurm_plugin: gpu-check: 2 of 4 GPUs [job 7] [job 6]")])
+    assert draining.drain(door, site, PROLOG, REASON)
+    assert door.changes == []
+
+
+def test_a_drain_that_is_refused_is_not_done(site: dict[str, Any]) -> None:
+    """The next look has to ask what stands; the claim is withdrawn."""
+    door = FakeSlurm(nodes=[node("n1", partitions=("main",), comment="rack 7")])
+    door.refusals["drain", "n1"] = 1
+    assert not draining.drain(door, site, PROLOG, REASON)
+    assert (remembered(site)["reason"], remembered(site)["done"]) == (REASON, False)
+    assert door.known_nodes["n1"].comment == "rack 7"
+
+
+def test_an_administrator_comes_between(site: dict[str, Any]) -> None:
+    """What was written between the first question and the count stays, the comment too."""
+
+    class Meanwhile(FakeSlurm):
+        def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
+            if not names:
+                claim = self.known_nodes["n1"].comment
+                self.known_nodes["n1"] = node("n1", "IDLE", "DRAIN", reason="new disk", comment=f"ticket 17 {claim}")
+            return super().nodes(names)
+
+    door = Meanwhile(nodes=[node("n1")])
+    assert draining.drain(door, site, PROLOG, REASON)
+    assert (door.known_nodes["n1"].reason, door.known_nodes["n1"].comment) == ("new disk", "ticket 17")
+
+
+def test_another_job_comes_between(site: dict[str, Any]) -> None:
+    """Both find their name in the reason."""
+
+    class Meanwhile(FakeSlurm):
+        def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
+            if not names:
+                self.known_nodes["n1"] = node("n1", "IDLE", "DRAIN", reason="slurm_plugin: dns: x [job 8]")
+            return super().nodes(names)
+
+    door = Meanwhile(nodes=[node("n1")])
+    assert draining.drain(door, site, PROLOG, REASON)
+    assert door.known_nodes["n1"].reason == "slurm_plugin: gpu-check: 3 of 4 GPUs; dns: x [job 8] [job 7]"
+
+
+def test_an_event_is_owed_before_slurm_is_asked(site: dict[str, Any]) -> None:
+    """A hook may be killed at any point."""
+
+    class Killed(FakeSlurm):
+        def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
+            raise KeyboardInterrupt
+
+    event = "slurm_plugin: gpu-check: x; gpu-xid: Xid 79 [job 7]"
+    with pytest.raises(KeyboardInterrupt):
+        draining.drain(Killed(), site, PROLOG, event)
+    assert marker.owed(site) == "slurm_plugin: gpu-xid: Xid 79"
+    door = FakeSlurm(nodes=[node("n1")])
+    assert draining.drain(door, site, PROLOG, REASON)
+    assert door.known_nodes["n1"].reason == "slurm_plugin: gpu-check: 3 of 4 GPUs; gpu-xid: Xid 79 [job 7]"
+    assert marker.owed(site) == ""
 
 
 @pytest.mark.parametrize("call", [("nodes", None), ("drain", "n1"), ("update_node", "n1")])
@@ -166,7 +234,23 @@ def test_resume_where_slurm_keeps_the_reason(site: dict[str, Any]) -> None:
     drained = node("n1", "IDLE", "DRAIN", reason=REASON)
     door = Keeps(nodes=[drained])
     draining.resume(door, site, drained)
-    assert door.changes == [("resume", "n1"), ("update_node", "n1", {"Reason": " "})]
+    assert door.changes == [("resume", "n1"), ("update_node", "n1", {"Reason": "Not responding"})]
+
+
+def test_resume_and_a_prolog_that_drains_again(site: dict[str, Any]) -> None:
+    """Its reason stays, and what it has remembered."""
+    again = "slurm_plugin: infiniband: down [job 9]"
+
+    class Meanwhile(FakeSlurm):
+        def resume(self, name: str) -> None:
+            super().resume(name)
+            self.known_nodes[name] = self.known_nodes[name]._replace(states=frozenset({"DRAIN"}), reason=again)
+            marker.drained(site, again, PROLOG, done=True)
+
+    drained = node("n1", "IDLE", "DRAIN", reason=REASON)
+    door = Meanwhile(nodes=[drained])
+    draining.resume(door, site, drained)
+    assert (door.known_nodes["n1"].reason, remembered(site)["reason"]) == (again, again)
 
 
 def test_a_marker_that_cannot_be_written(site: dict[str, Any], tmp_path: Path) -> None:
@@ -183,7 +267,14 @@ def test_a_marker_that_cannot_be_written(site: dict[str, Any], tmp_path: Path) -
         ("", REASON),
         (REASON, REASON),
         ("slurm_plugin: gpu-check: 3 of 4 GPUs [job 5]", "slurm_plugin: gpu-check: 3 of 4 GPUs [job 5] [job 7]"),
-        ("slurm_plugin: disk-size shm: 1 MB < 1 GB [job 5] [job 6]", f"{REASON[:-8]} [job 5] [job 6] [job 7]"),
+        (
+            "slurm_plugin: disk-size shm: 1 MB < 1 GB [job 5] [job 6]",
+            f"{REASON[:-8]}; disk-size shm: 1 MB < 1 GB [job 5] [job 6] [job 7]",
+        ),
+        (
+            "slurm_plugin: gpu-xid: Xid 48; gpu-check: none",
+            "slurm_plugin: gpu-check: 3 of 4 GPUs; gpu-xid: Xid 48 [job 7]",
+        ),
     ],
 )
 def test_jobs_that_share_a_node(before: str, expected: str) -> None:

@@ -21,7 +21,7 @@ STARTED = 'echo "$*" >> {0}/started; '  # what every fake interpreter does first
 
 START = (
     '-I -S -c import os, sys; sys.argv[0] = "{0}/slurm_plugin.pyz"; '
-    "os.dup2(os.open(sys.argv[0], os.O_RDONLY), 9, False); "
+    "fd = os.open(sys.argv[0], os.O_RDONLY); fd == 9 or os.dup2(fd, 9, False); "
     'sys.path.insert(0, "/proc/self/fd/9"); from slurm_plugin.__main__ import main; os._exit(main()) hook {1}'
 )
 

@@ -1,15 +1,16 @@
 """The periodic hook: a healthy look asks nothing, a bad one drains once, what we drained comes back after its row."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import prechecks
-from prechecks import Context, Verdict, seen
+from prechecks import Context, Verdict
 from slurm_plugin import siteconfig
-from slurm_plugin.hooks import draining, periodic
+from slurm_plugin.hooks import draining, marker, periodic
 from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.slurm import Node
 from tests.fakes import FakeSlurm, node
@@ -43,7 +44,7 @@ class Machine:
 
     def connect(self, slurm_bin: str, *, deadline_s: float) -> FakeSlurm:
         assert slurm_bin == "/usr/bin"
-        assert 6 * deadline_s + self.site["prechecks"]["deadline_s"] < 60  # slurmd kills it then
+        assert 8 * deadline_s + self.site["prechecks"]["deadline_s"] < 60  # slurmd kills it then
         self.connected += 1
         return self.door
 
@@ -54,9 +55,14 @@ class Machine:
             assert periodic.main() == 0
         return [change for change in self.door.changes[before:] if "Comment" not in str(change)]
 
+    def boot(self) -> None:
+        """Forget what root remembers on this node."""
+        for item in (marker.DRAINED, marker.OWED, periodic.ROW):
+            Path(self.site["prechecks"]["state"], f"{item}.json").unlink(missing_ok=True)
+
     @property
     def marker(self) -> dict[str, Any]:
-        return seen.load(self.site["prechecks"]["state"], draining.MARKER)
+        return marker.load(self.site, marker.DRAINED)
 
 
 @pytest.fixture
@@ -163,9 +169,54 @@ def test_an_event(machine: Machine) -> None:
     then = (Verdict("gpu-xid", "ok", "node_problem", "no Xid"), *FINE)
     assert machine.look(seen_once) == [("drain", "n1", "slurm_plugin: gpu-xid: Xid 48")]
     assert machine.look(*[then] * 9) == []
-    Path(machine.site["prechecks"]["state"], f"{draining.MARKER}.json").unlink()  # as a boot does
-    assert machine.look(*[then] * 3) == []
+    machine.boot()
+    assert machine.look(*[then] * 9) == []  # the state was lost, but nothing says that there was a boot
+    machine.boot()
+    machine.door.known_nodes["n1"] = machine.door.known_nodes["n1"]._replace(
+        reason_time=datetime(2020, 1, 1, tzinfo=UTC)
+    )
+    assert machine.look(*[then] * 4) == []
     assert machine.look(then) == [("resume", "n1")]
+
+
+def test_an_event_and_a_failure_after_it(machine: Machine) -> None:
+    """The event stays in the reason, and so does the node out."""
+    seen_once = (Verdict("gpu-xid", "failed", "node_problem", "Xid 48"), *FINE)
+    later = (Verdict("gpu-xid", "ok", "node_problem", "no Xid"), *BAD)
+    then = (Verdict("gpu-xid", "ok", "node_problem", "no Xid"), *FINE)
+    machine.look(seen_once)
+    assert machine.look(later) == [("drain", "n1", f"{REASON}; gpu-xid: Xid 48")]
+    assert machine.look(*[then] * 9) == []
+
+
+def test_a_drain_that_slurm_refused(machine: Machine) -> None:
+    """Is tried again at the next look, and only then is it ours to undo."""
+    machine.door.refusals["drain", "n1"] = 1
+    assert machine.look(BAD) == []
+    assert machine.look(BAD) == [("drain", "n1", REASON)]
+    assert machine.look(FINE, FINE, FINE) == [("resume", "n1")]
+
+
+def test_resumed_by_hand_and_still_bad(machine: Machine) -> None:
+    """It is drained again."""
+    machine.look(BAD)
+    machine.door.resume("n1")
+    assert machine.look(BAD) == [("drain", "n1", REASON)]
+
+
+def test_a_reason_that_a_resume_left(machine: Machine) -> None:
+    """Is taken away at the next look: Slurm's next own drain would look as if it were ours."""
+    drained(machine, states=frozenset({"IDLE"}))
+    assert machine.look(FINE) == [("update_node", "n1", {"Reason": "Not responding"})]
+    assert machine.look(*[FINE] * 5) == []
+
+
+def test_a_claim_of_a_hook_that_was_killed(machine: Machine) -> None:
+    """Goes with the first look that asks after it has lost its meaning."""
+    machine.look(FINE)
+    machine.door.known_nodes["n1"] = node("n1", comment="rack 7 [slurm_plugin: to be drained, 1600000000]")
+    machine.look(FINE)
+    assert machine.door.known_nodes["n1"].comment == "rack 7"
 
 
 @pytest.mark.parametrize("how", ["away", "full"])
@@ -206,7 +257,7 @@ def test_a_controller_that_does_not_answer(machine: Machine) -> None:
     machine.door.refusals["nodes", None] = 1
     assert machine.look(BAD) == []
     assert machine.look(BAD) == [("drain", "n1", REASON)]
-    machine.door.refusals["nodes", None] = 1
+    machine.door.refusals["nodes", None] = 3
     assert machine.look(FINE, FINE, FINE) == []
     assert machine.look(FINE) == [("resume", "n1")]
 

@@ -140,3 +140,12 @@ def test_a_verdict_is_valid_or_not_made() -> None:
         Verdict("dns", "bad", "job_problem", "")
     with pytest.raises(PrecheckError, match=r"^dns: 'bad' is none of node_problem, job_problem, no_problem$"):
         Verdict("dns", "ok", "bad", "")
+
+
+def test_parts_of_a_reason_can_be_told_apart() -> None:
+    """`; ` stands between items only, and scontrol would take a quotation mark away."""
+    verdicts = (
+        Verdict("dns", "failed", "node_problem", 'no name for "n1"; none for n2'),
+        Verdict("clock", "failed", "node_problem", 'off by "1 s"'),
+    )
+    assert reason(verdicts, None) == "slurm_plugin: dns: no name for 'n1', none for n2; clock: off by '1 s'"
