@@ -94,8 +94,8 @@ def _act(site: Mapping[str, Any], context: prechecks.Context, row: Row, found: s
         elif row.reason and row.reason == node.standing_reason and row.passes >= site["periodic"]["passes"]:
             _bring_back(door, site, node)
     except SlurmPluginError as error:
-        said = " ".join(str(error).split())
-        syslog.syslog(syslog.LOG_WARNING, f"could not look after {context.node} in Slurm: {said}; found: {found}")
+        what = f"drain {context.node} ({found})" if found else f"see what stands of {context.node}"
+        syslog.syslog(syslog.LOG_ERR, f"could not {what}: {' '.join(str(error).split())}")
 
 
 def _take_up(door: Slurm, site: Mapping[str, Any], context: prechecks.Context, row: Row, node: Node) -> None:
