@@ -5,6 +5,7 @@ import sys
 # Verbs that also run on nodes, from the site's own copy of this code, where no package is installed.
 NODE_SIDE = {
     "check": "slurm_plugin.byhand.check",
+    "history": "slurm_plugin.byhand.history",
     "hook": "slurm_plugin.hooks",
     "hosts": "slurm_plugin.job.hosts",
     "job": "slurm_plugin.job",

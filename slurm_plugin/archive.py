@@ -36,6 +36,7 @@ NODE_SIDE: Final = (
     "errors.py",
     "grant.py",
     "health.py",
+    "history.py",
     "reasons.py",
     "standalone.py",
     "token.py",

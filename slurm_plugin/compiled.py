@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 FILE: Final = "compiled.json"
 ARCHIVE: Final = "slurm_plugin.pyz"  # the code (slurm_plugin/archive.py)
+LOCAL: Final = "/etc/"  # where neither a user nor a file server can have root wait
 MAX_BYTES: Final = 1 << 20  # of a site file
 DEFAULT_ROOT: Final = "/etc/slurm/slurm_plugin"
 KILL_SWITCH: Final = "DISABLED"  # while this file stands beside it, nothing of ours acts
@@ -57,11 +58,10 @@ def fingerprint(path: str) -> int | None:
 def stale(settings: Mapping[str, Any]) -> str:
     """What to log where the site file on this node is another than was compiled; empty where it is that, or not here.
 
-    Its times are not compared: a copy has its own. Root asks in every prolog, so only below /etc: elsewhere a user, or
-    a file server that is gone, could have it wait.
+    Its times are not compared: a copy has its own. Root asks in every prolog, so only below LOCAL.
     """
     known: dict[str, Any] = settings.get("site_file") or {}
-    here = fingerprint(known["path"]) if str(known.get("path")).startswith("/etc/") else None
+    here = fingerprint(known["path"]) if str(known.get("path")).startswith(LOCAL) else None
     if here is None or here == known["crc32"]:
         return ""
     return f"{known['path']} was changed after `slurm-plugin site render`; run it again"

@@ -17,10 +17,9 @@ import prechecks
 from prechecks import units
 from prechecks.setting import HOOKS, SIZE
 from slurm_plugin.byhand import explain, screen, situation
-from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.errors import UsageError
 
 EVERY_S = 5.0
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 UNKNOWN = (prechecks.TIMEOUT, prechecks.ERROR)
 COLOURS = {prechecks.OK: "green", prechecks.FAILED: "red", prechecks.SKIPPED: "dim"}
 LARGE = 1 << 20
@@ -31,17 +30,15 @@ WIDE = 24  # characters of a value in the table; the report has it whole
 def main(args: list[str]) -> int:
     """Run the command and return its exit code; errors of ours are one message."""
     options = _parser().parse_args(args)
-    try:
-        site = situation.site(options.config)
-        items = chosen(options.items)
-        if options.list:
-            return _list(site, items, as_json=options.json)
-        return _watch(options, site, items) if options.watch else _look(options, site, items)
-    except SlurmPluginError as error:
-        print(f"slurm-plugin: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return screen.guarded(lambda: _main(options))
+
+
+def _main(options: argparse.Namespace) -> int:
+    site = situation.site(options.config)
+    items = chosen(options.items)
+    if options.list:
+        return _list(site, items, as_json=options.json)
+    return _watch(options, site, items) if options.watch else _look(options, site, items)
 
 
 def _parser() -> argparse.ArgumentParser:

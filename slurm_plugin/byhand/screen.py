@@ -2,10 +2,28 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.slurm import SlurmError
 
 CODES: Mapping[str, str] = {"bold": "1", "dim": "2", "red": "1;31", "green": "32", "yellow": "33"}
 CLEAR = "\x1b[H\x1b[2J"
+INTERRUPTED = 130  # as a shell has it after Ctrl-C
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """What a command returns; an error of ours is one message and its exit code, 2 where Slurm could not tell."""
+    try:
+        return command()
+    except SlurmError as error:  # away, or it refused to answer: not the same as that there is no such job
+        print(f"slurm-plugin: {error}", file=sys.stderr)
+        return UsageError.exit_code
+    except SlurmPluginError as error:
+        print(f"slurm-plugin: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def coloured() -> bool:

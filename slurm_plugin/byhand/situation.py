@@ -11,6 +11,7 @@ from hostfiles import HostfileError, nodelist
 from slurm_plugin import compiled
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.job import itself
+from slurm_plugin.slurm import Slurm, SlurmError
 
 DEFAULTS = "the defaults"
 REMEMBER = "remember"  # of the settings that checks get: whether what they see is kept for the next look
@@ -101,3 +102,12 @@ def _hosts(environ: Mapping[str, str]) -> Sequence[str]:
         return tuple(nodelist.expand(environ.get("SLURM_JOB_NODELIST", "")))
     except HostfileError:
         return ()
+
+
+def work_directory(door: Slurm, job_id: int) -> Path | None:
+    """Where a job runs, as an absolute path; None where Slurm does not say so."""
+    try:
+        found = door.work_directory(job_id)
+    except SlurmError:
+        return None
+    return Path(found) if found.startswith("/") else None

@@ -6,7 +6,6 @@ Exit 0: it could say; 1: no such job or node; 2: it could not tell, or wrong usa
 import argparse
 import difflib
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,16 +29,11 @@ class UnknownError(SlurmPluginError):
 def main(args: list[str]) -> int:
     """Run the command and return its exit code; errors of ours are one message."""
     options = _parser().parse_args(args)
-    try:
+
+    def command() -> int:
         return say(answer(options.name, connect(deadline_s=DEADLINE_S), options.directory), as_json=options.json)
-    except SlurmError as error:  # away, or it refused to answer: not the same as that there is no such job
-        print(f"slurm-plugin: {error}", file=sys.stderr)
-        return UsageError.exit_code
-    except SlurmPluginError as error:
-        print(f"slurm-plugin: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+
+    return screen.guarded(command)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,7 +107,7 @@ def _job(job_id: int, door: Slurm, directory: Path) -> Answer:
             f"  no node is drained because of it, and {directory / files.OURS / str(job_id)} does not tell of it\n"
             f"  try in its working directory, or: sacct -j {job_id}"
         ) from error
-    workdir = _workdir(door, job_id)
+    workdir = situation.work_directory(door, job_id)
     return why.of_job(job, _nodes(door, why.unavailable(job)), files.history(workdir or directory, job_id))
 
 
@@ -142,14 +136,6 @@ def _nodes(door: Slurm, names: list[str]) -> Mapping[str, Node]:
     except SlurmError:
         found = door.nodes([])
         return {name: found[name] for name in names if name in found}
-
-
-def _workdir(door: Slurm, job_id: int) -> Path | None:
-    try:
-        found = door.work_directory(job_id)
-    except SlurmError:
-        return None
-    return Path(found) if found.startswith("/") else None
 
 
 def _quietly(door: Slurm) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ COMMANDS = {
     "hosts": ("slurm_plugin.cli.hosts:hosts", "Print a hostfile or launch variables of an allocation."),
     "check": ("slurm_plugin.cli.byhand:check", "Check this node by hand; --list explains each check."),
     "why": ("slurm_plugin.cli.byhand:why", "Say why a job waits, was requeued or ended, or why a node is out."),
+    "history": ("slurm_plugin.cli.byhand:history", "Show every attempt of a job, how it ended and why."),
     "sandbox": ("slurm_plugin.cli.sandbox:sandbox", "A real Slurm of several hosts on this machine."),
     "site": ("slurm_plugin.cli.site:site", "Write the files that an admin deploys."),
     "doctor": ("slurm_plugin.cli.doctor:doctor", "Look at how this site is set up, and say what to change."),

@@ -1,8 +1,9 @@
-"""`slurm-plugin check` and `slurm-plugin why` on the whole command line: the node-side commands as they are."""
+"""`slurm-plugin check`, `why` and `history` on the whole command line: the node-side commands as they are."""
 
 import click
 
 from slurm_plugin.byhand import check as checks
+from slurm_plugin.byhand import history as attempts
 from slurm_plugin.byhand import why as reasons
 
 _as_they_are = {"ignore_unknown_options": True}
@@ -20,3 +21,10 @@ def check(arguments: tuple[str, ...]) -> int:
 def why(arguments: tuple[str, ...]) -> int:
     """Say why a job waits, was requeued or ended, or why a node is out."""
     return reasons.main(list(arguments))
+
+
+@click.command(add_help_option=False, context_settings=_as_they_are)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def history(arguments: tuple[str, ...]) -> int:
+    """Show every attempt of a job, how it ended and why."""
+    return attempts.main(list(arguments))

@@ -103,3 +103,15 @@ def test_the_list_names_the_sites_file(cluster: Sandbox) -> None:
     (only,) = found["checks"]
     assert {value["name"]: value["source"] for value in only["settings"]}["count"] == found["source"]
     assert found["source"] == "/etc/slurm/slurm_plugin/compiled.json"
+
+
+def test_history(cluster: Sandbox) -> None:
+    """Both attempts of a restarted job, in its directory or wherever it is asked."""
+    cluster.break_node("n2", "gpu-missing")
+    job = submit(cluster, "history", nodes=2, retries=1, command="exit 5")
+    assert job.end() == "FAILED"
+    lines = cluster.run(["slurm-plugin", "history", str(job.id)]).stdout.splitlines()
+    assert lines[0].startswith("ATTEMPT  START")
+    assert lines[-1].split()[0] == "1"
+    assert "failed" in lines[-1]
+    assert [attempt["n"] for attempt in job.attempts] == [int(line.split()[0]) for line in lines[1:] if line[0] != " "]

@@ -185,6 +185,28 @@ def test_modules_that_stand_alone(site: Path, tmp_path: Path) -> None:
     assert standalone.words(archive) == [archive.__file__]
 
 
+def prolog(site: Path, first: str) -> list[str]:
+    """What a prolog logs, and its exit code, after a line of Python."""
+    code = (
+        'import syslog; syslog.syslog = lambda *said: print(said[-1]); sys.argv[1:] = ["hook", "prolog"]; code = main()'
+    )
+    return ran(site, f"import slurm_plugin.compiled; {first}; {code}; print(code)").splitlines()
+
+
+def test_a_site_file_where_users_may_write(tmp_path: Path, site: Path) -> None:
+    """Is not opened by root's prolog: a pipe in its place would hold it up for ever."""
+    path = tmp_path / "site.yaml"
+    path.write_text("a: 1")
+    settings = json.loads(passing(site)) | {"site_file": site_file(path)._asdict()}
+    (site / "compiled.json").write_text(json.dumps(settings))
+    path.unlink()
+    os.mkfifo(path)
+    said = prolog(site, "pass")
+    assert said[-1] == "0"
+    assert not any("site render" in line for line in said)
+    assert prolog(site, f"slurm_plugin.compiled.LOCAL = {str(tmp_path)!r}")[-1] == "0"  # nor is a pipe waited for
+
+
 @pytest.mark.parametrize(
     ("compiled_from", "now", "lines"),
     [
@@ -209,10 +231,7 @@ def test_a_stale_compile_is_said(
         path.write_text(now)
     else:
         path.unlink(missing_ok=True)
-    code = (
-        'import syslog; syslog.syslog = lambda *said: print(said[-1]); sys.argv[1:] = ["hook", "prolog"]; code = main()'
-    )
-    said = ran(site, f"{code}; print(code)").splitlines()
+    said = prolog(site, f"slurm_plugin.compiled.LOCAL = {str(tmp_path)!r}")
     line = f"{path} was changed after `slurm-plugin site render`; run it again"
     assert [found for found in said if "site render" in found] == [line] * lines
     assert said[-1] == "0"

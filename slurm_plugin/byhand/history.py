@@ -1,0 +1,93 @@
+"""`slurm-plugin history JOB`: every attempt of a job, with its nodes, how it ended, why, and what followed.
+
+Exit 0: they are shown; 1: no attempt of such a job is to be found; 2: Slurm did not answer, or wrong usage.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin import history
+from slurm_plugin.byhand import screen, situation
+from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.job import files
+from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, connect
+
+DEADLINE_S = 10.0
+COLOURS: Mapping[str, str] = {"requeued": "yellow", "failed": "red", "ended": ""}
+
+
+class NoAttemptError(SlurmPluginError):
+    """No attempt of such a job is to be found (exit 1)."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command and return its exit code; errors of ours are one message."""
+    options = _parser().parse_args(args)
+    return screen.guarded(lambda: _main(options))
+
+
+def _main(options: argparse.Namespace) -> int:
+    if not (options.job.isdecimal() and options.job.isascii()):
+        raise UsageError(
+            f"{screen.printable(options.job)!r} is no job\n"
+            "  accepted is a job's number such as 17 (of a task of an array: squeue -j 17_3 -o %A)"
+        )
+    job_id, door = int(options.job), connect(deadline_s=DEADLINE_S)
+    try:
+        job = door.job(job_id)
+        workdir = situation.work_directory(door, job_id) or options.directory
+    except JobNotFoundError:
+        job, workdir = None, options.directory
+    attempts = files.history(workdir, job_id)
+    if not attempts and (job is None or job.state in ENDED):
+        raise NoAttemptError(
+            f"no attempt of job {job_id} stands in {workdir / files.OURS / str(job_id) / files.ATTEMPTS}\n"
+            f"  try in its working directory, or: slurm-plugin history {job_id} --directory DIR"
+        )
+    if options.json:
+        state = {} if job is None else {"state": job.state, "nodes": job.nodes, "restarts": job.restarts}
+        print(json.dumps({"v": 1, "job": job_id, **state, "attempts": attempts or []}))
+    else:
+        show(attempts or [], job)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slurm-plugin history",
+        description="Show every attempt of a job: its nodes, how it ended, why, and what followed.",
+        epilog="Exit 0: they are shown; 1: there is none to be found; 2: Slurm did not answer.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("job", metavar="JOB", help="a job's number")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the job's working directory, where Slurm does not know it any longer (default: here)",
+    )
+    return parser
+
+
+def show(attempts: Sequence[Mapping[str, Any]], job: Job | None) -> None:
+    """A table with a line below each attempt for every node that was found unfit, and what the job does now."""
+    on = screen.coloured()
+    table = [tuple(map(screen.printable, row)) for row in history.rows(attempts)]
+    paints = [("bold",) * len(table[0])]
+    paints += [("", "", "", "", "", COLOURS.get(row[5], ""), "") for row in table[1:]]
+    head, *lines = screen.columns(table, paints, on=on)
+    if attempts:
+        print(head)
+    for attempt, line in zip(attempts, lines, strict=True):
+        print(line)
+        for node, what in history.verdicts(attempt):
+            print(f"         {screen.printable(node)}: {screen.printable(what)}")
+    if job and job.state not in ENDED:
+        where = f" on {job.nodes}" if job.nodes else ""
+        why = f" ({job.reason})" if job.reason and not job.nodes else ""
+        print(screen.printable(f"now: {job.state}{where}{why}, attempt {job.restarts}"))
