@@ -108,7 +108,7 @@ def test_the_list_names_the_sites_file(cluster: Sandbox) -> None:
 def test_history(cluster: Sandbox) -> None:
     """Both attempts of a restarted job, in its directory or wherever it is asked."""
     cluster.break_node("n2", "gpu-missing")
-    job = submit(cluster, "history", nodes=2, retries=1, command="exit 5")
+    job = submit(cluster, "history", nodes=2, retries=1, command="bash -c 'exit 5'")
     assert job.end() == "FAILED"
     lines = cluster.run(["slurm-plugin", "history", str(job.id)]).stdout.splitlines()
     assert lines[0].startswith("ATTEMPT  START")
