@@ -6,7 +6,6 @@ Exit 0: they are shown; 1: no attempt of such a job is to be found; 2: Slurm did
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from slurm_plugin import history
@@ -63,14 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("job", metavar="JOB", help="a job's number")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--directory",
-        type=Path,
-        default=Path(),
-        metavar="DIR",
-        help="the job's working directory, where Slurm does not know it any longer (default: here)",
-    )
+    situation.add_job_options(parser)
     return parser
 
 

@@ -1,5 +1,6 @@
 """Where a look by hand happens: the site's settings with the file that they are from, and what stands for a job."""
 
+import argparse
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -102,6 +103,18 @@ def _hosts(environ: Mapping[str, str]) -> Sequence[str]:
         return tuple(nodelist.expand(environ.get("SLURM_JOB_NODELIST", "")))
     except HostfileError:
         return ()
+
+
+def add_job_options(parser: argparse.ArgumentParser) -> None:
+    """What every command about a job takes."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the job's working directory, where Slurm does not know it any longer (default: here)",
+    )
 
 
 def work_directory(door: Slurm, job_id: int) -> Path | None:

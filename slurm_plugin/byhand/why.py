@@ -44,14 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="JOB|NODE", help="a job's number, or a node's name")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--directory",
-        type=Path,
-        default=Path(),
-        metavar="DIR",
-        help="the job's working directory, where Slurm does not know it any longer (default: here)",
-    )
+    situation.add_job_options(parser)
     return parser
 
 
