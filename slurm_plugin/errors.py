@@ -10,6 +10,11 @@ class SlurmPluginError(Exception):
 
     exit_code = 1
 
+    @property
+    def one_line(self) -> str:
+        """The message as a line of a log."""
+        return " ".join(str(self).split())
+
 
 class UsageError(SlurmPluginError):
     """Wrong usage, or we could not tell (exit 2)."""

@@ -78,7 +78,7 @@ def alone(uid: int, job_id: int, node: str, door: Callable[[], Slurm]) -> bool:
     try:
         states = dict(door().jobs_of(uid, node))
     except SlurmPluginError as error:
-        syslog.syslog(syslog.LOG_WARNING, f"what uid {uid} left stays: {' '.join(str(error).split())}")
+        syslog.syslog(syslog.LOG_WARNING, f"what uid {uid} left stays: {error.one_line}")
         return False
     if states.pop(job_id, None) is None:  # it is COMPLETING for as long as its epilog runs: the answer is not of here
         syslog.syslog(syslog.LOG_WARNING, f"what uid {uid} left stays: Slurm does not name job {job_id} on {node}")

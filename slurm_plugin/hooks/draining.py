@@ -100,7 +100,7 @@ def _drained(door: Slurm, site: Mapping[str, Any], context: Context, reason: str
         if _names(whole) != _names(node.standing_reason):  # values change from look to look
             _write(door, site, context, whole)
     except SlurmPluginError as error:
-        syslog.syslog(syslog.LOG_ERR, f"could not drain {name} ({reason}): {' '.join(str(error).split())}")
+        syslog.syslog(syslog.LOG_ERR, f"could not drain {name} ({reason}): {error.one_line}")
         return False
     return True
 
@@ -142,8 +142,7 @@ def _claim_and_drain(door: Slurm, site: Mapping[str, Any], context: Context, nod
         try:
             door.update_node(name, Comment=cap.unclaimed(node.comment))
         except SlurmError as error:
-            said = " ".join(str(error).split())
-            syslog.syslog(syslog.LOG_WARNING, f"{name} keeps its claim for {cap.CLAIM_S} s: {said}")
+            syslog.syslog(syslog.LOG_WARNING, f"{name} keeps its claim for {cap.CLAIM_S} s: {error.one_line}")
     return True
 
 

@@ -95,7 +95,7 @@ def _act(site: Mapping[str, Any], context: prechecks.Context, row: Row, found: s
             _bring_back(door, site, node)
     except SlurmPluginError as error:
         what = f"drain {context.node} ({found})" if found else f"see what stands of {context.node}"
-        syslog.syslog(syslog.LOG_ERR, f"could not {what}: {' '.join(str(error).split())}")
+        syslog.syslog(syslog.LOG_ERR, f"could not {what}: {error.one_line}")
 
 
 def _take_up(door: Slurm, site: Mapping[str, Any], context: prechecks.Context, row: Row, node: Node) -> None:

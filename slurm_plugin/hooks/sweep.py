@@ -37,7 +37,7 @@ def sweep(site: Mapping[str, Any], node: str, door: Callable[[], Slurm], *, now:
     try:
         jobs = door().jobs(sorted({_job_id(name) for name in old}))
     except SlurmPluginError as error:
-        syslog.syslog(syslog.LOG_WARNING, f"old directories of runs stay: {' '.join(str(error).split())}")
+        syslog.syslog(syslog.LOG_WARNING, f"old directories of runs stay: {error.one_line}")
         return []
     over = [name for name in old if is_over(jobs.get(_job_id(name)), node)]
     for name in old:
