@@ -88,11 +88,24 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
         yield from () if shape.options.table else ("--no-table",)
     if spec.prechecks:
         yield f"--prechecks={','.join(spec.prechecks)}"
+    if spec.spares or spec.least < spec.nodes:
+        yield f"--nodes={spec.nodes}"
+    if spec.least < spec.nodes:
+        yield f"--min-nodes={spec.least}"
+    if spec.outlives_nodes:
+        yield "--no-kill"
+    if spec.unconditionally:
+        yield "--unconditional"
+    if spec.grace:
+        yield f"--grace={durations.seconds(spec.grace)}"
+    if spec.hang_timeout:
+        yield f"--hang-timeout={durations.seconds(spec.hang_timeout)}"
 
 
 def _directives(spec: Spec, workdir: str) -> Iterator[str]:
     yield directive("job-name", spec.name)
-    yield directive("nodes", spec.nodes)
+    most = spec.nodes + spec.spares
+    yield directive("nodes", most if spec.least == spec.nodes else f"{spec.least}-{most}")
     yield directive("ntasks-per-node", spec.slots)
     if spec.accelerators.count:
         yield directive("gres", f"{spec.accelerators.kind}:{spec.accelerators.count}")
@@ -102,6 +115,10 @@ def _directives(spec: Spec, workdir: str) -> Iterator[str]:
     yield directive("output", spec.output)
     yield "--open-mode=append"  # a requeued job goes on in the same log
     yield "--requeue" if spec.retries else "--no-requeue"
+    if spec.outlives_nodes:
+        yield "--no-kill"
+    if spec.grace:  # to the batch script alone, which hands it on to the program
+        yield directive("signal", f"B:USR1@{durations.seconds(spec.grace)}")
     yield directive("comment", str(Token(spec.retries, spec.infiniband)))  # also without retries: it names our jobs
 
 

@@ -128,6 +128,11 @@ class Spec(_Part, frozen=True, kw_only=True):
     output: FilePath = "%x-%j.out"
     checkpoint: FilePath | None = None
     retries: Retries = 0
+    unconditional: YesNo = "no"
+    spares: Count = 0
+    min_nodes: Nodes | None = None
+    grace: str | None = None
+    hang_timeout: str | None = None
     infiniband: Literal["auto", "yes", "no"] = "auto"
     launch: Literal["node", "task"] = "node"
     tensorflow: TensorFlow | None = None
@@ -139,6 +144,21 @@ class Spec(_Part, frozen=True, kw_only=True):
     def slots(self) -> int:
         """Processes that a node has room for: its accelerators, 1 without any (row C1)."""
         return self.accelerators.count or 1
+
+    @property
+    def unconditionally(self) -> bool:
+        """Whether any failure restarts it (row B4)."""
+        return self.unconditional == "yes" or self.metadata.annotations.unconditional == "true"
+
+    @property
+    def outlives_nodes(self) -> bool:
+        """Whether Slurm is to keep the job when a node of it is lost: it can go on on the others."""
+        return self.retries > 0 and (self.spares > 0 or self.least < self.nodes)
+
+    @property
+    def least(self) -> int:
+        """How few nodes the program can do with."""
+        return self.nodes if self.min_nodes is None else self.min_nodes
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -182,12 +202,14 @@ def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
         _ = spec.words
     except ValueError as error:
         yield Problem(("command",), f"found {error}")
-    if spec.time is not None:
+    for key in ("time", "grace", "hang_timeout"):
+        value = getattr(spec, key)
         try:
-            durations.seconds(spec.time)
+            _ = value is None or durations.seconds(value)
         except ValueError as error:
-            yield Problem(("time",), f"found {yamltext.found(spec.time)}; accepted: {error}")
+            yield Problem((key,), f"found {yamltext.found(value)}; accepted: {error}")
     yield from _mode_problems(spec)
+    yield from _recovery_problems(spec)
     for name, value in spec.env.items():
         yield from _env_problems(name, value)
     annotations = spec.metadata.annotations
@@ -195,9 +217,20 @@ def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
     if annotations.retries not in (None, spec.retries) and "retries" in fields:
         text = f"found {annotations.retries}, and `retries: {spec.retries}`; keep one of the two"
         yield Problem((*where, ANNOTATED_RETRIES), text)
-    if annotations.unconditional == "true":
-        text = f"restarts after any failure are not built yet; accepted: false; after a fault: {ANNOTATED_RETRIES}"
+    if annotations.unconditional == "true" and fields.get("unconditional") == "no":
+        text = "found true, and `unconditional: no`; keep one of the two"
         yield Problem((*where, ANNOTATED_UNCONDITIONAL), text)
+
+
+def _recovery_problems(spec: Spec) -> Iterator[Problem]:
+    """What does not go with the number of nodes and restarts."""
+    if spec.min_nodes is not None and spec.min_nodes > spec.nodes:
+        yield Problem(("min_nodes",), f"found {spec.min_nodes}; accepted: 1 to {spec.nodes}, the `nodes` of this job")
+    retries = spec.metadata.annotations.retries or spec.retries
+    if not retries:
+        wanted = {"unconditional": spec.unconditionally, "spares": spec.spares, "hang_timeout": spec.hang_timeout}
+        for key in (key for key, value in wanted.items() if value):
+            yield Problem((key,), "found it without restarts; give `retries: 1` or more, or leave it out")
 
 
 def _mode_problems(spec: Spec) -> Iterator[Problem]:
@@ -216,7 +249,7 @@ def _mode_problems(spec: Spec) -> Iterator[Problem]:
     if spec.mode != "tensorflow":
         return
     members = spec.tensorflow or TensorFlow()
-    tasks = spec.nodes * (spec.slots if spec.launch == "task" else 1)
+    tasks = spec.least * (spec.slots if spec.launch == "task" else 1)
     no_workers = members.ps + (members.chief == "yes") + (members.evaluator == "yes")
     if no_workers >= tasks:
         text = f"found {no_workers} servers, chief and evaluator in {tasks} task(s); accepted: fewer, one is a worker"

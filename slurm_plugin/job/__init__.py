@@ -1,4 +1,4 @@
-"""What a batch script calls: `job supervise` on the first node, `job barrier` and `job prestart` on every node."""
+"""What a batch script calls: `job supervise` on the first node, `job guard` and `job prestart` on every node."""
 
 import argparse
 import io
@@ -18,10 +18,12 @@ def main(args: list[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a word or a name that the locale cannot print is no error
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if options.verb == "barrier":
-            from slurm_plugin.job.barrier import answer  # noqa: PLC0415 - each of 10,000 nodes loads only its part
+        if options.verb == "guard":
+            from slurm_plugin.job import guard  # noqa: PLC0415 - each of 10,000 nodes loads only its part
 
-            return answer(sys.stdin)
+            return guard.main(
+                options.first, options.supervisor, options.restart, options.directory, no_kill=options.no_kill
+            )
         if options.verb == "prestart":
             from slurm_plugin.job import prestart  # noqa: PLC0415
 
@@ -51,6 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--launch", choices=("node", "task"), default="node", help="what one task is")
     supervise.add_argument("--slots", type=int, required=True, help="slots of every node in hostfiles")
     supervise.add_argument("--retries", type=int, default=0, help="restarts asked for; 0: no checks either")
+    supervise.add_argument("--nodes", type=int, default=0, help="nodes that the program wants; 0: all of the job")
+    supervise.add_argument("--min-nodes", type=int, default=0, help="nodes that it can do with; 0: all that it wants")
+    supervise.add_argument("--unconditional", action="store_true", help="restart it after any failure")
+    supervise.add_argument("--no-kill", action="store_true", help="Slurm keeps the job when a node of it is lost")
+    supervise.add_argument("--grace", type=float, default=0.0, help="seconds to save, when its nodes or its time end")
+    supervise.add_argument("--hang-timeout", type=float, default=0.0, help="seconds without a word; 0: for ever")
     supervise.add_argument("--infiniband", choices=("auto", "yes", "no"), default="auto")
     supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
     supervise.add_argument("--prechecks", default="", help="checks that this job asks for besides the site's: fabric")
@@ -60,7 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--no-table", dest="table", action="store_false", help="mode ascend: no rank table")
     supervise.add_argument("--messages", default="normal", help="mode ascend: what MindSpore and CANN tell")
     supervise.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the user's own, as it is")
-    verbs.add_parser("barrier", help="run on every node by supervise: checks as the job's user")
+    guard = verbs.add_parser("guard", help="run on every node by supervise: checks as the job's user, ends lost ranks")
+    guard.add_argument("--first", required=True, help="the node of the supervisor")
+    guard.add_argument("--supervisor", type=int, required=True, help="its pid there")
+    guard.add_argument("--restart", type=int, required=True, help="the run of the job")
+    guard.add_argument("--directory", required=True, help="the job's own directory")
+    guard.add_argument("--no-kill", action="store_true", help="the job outlives its first node")
     prestart = verbs.add_parser("prestart", help="run on every node by supervise: the hooks beside the program")
     prestart.add_argument("--run-directory", required=True)
     prestart.add_argument("--directory", required=True, help="the run's directory in it, by name")

@@ -1,17 +1,17 @@
-"""The barrier: a step on every node of the job that reads root's report, checks as the job's user, and answers.
+"""The barrier: every node of the job reads root's report, checks as the job's user, and answers.
 
-`ask` runs on the first node and starts the step (an srun step waits for every node's prolog, which makes it a
-barrier); `answer` is the step's task. The request goes to all tasks through srun's stdin, each answers with one line.
+The guards (`slurm_plugin.job.guard`) are asked; their step waits for every node's prolog, which makes it a barrier.
+`request` is one line for all of them, `answer` what each does with it, `answers` what became of that.
 """
 
 import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+from typing import Any
 
 import prechecks
 from hostfiles import HostfileError, nodelist, npu
@@ -19,7 +19,6 @@ from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT
 from slurm_plugin.decide import Condition, Health
 from slurm_plugin.hooks import node_directory
 from slurm_plugin.job import taskfile
-from slurm_plugin.slurm import steps
 
 # srun mixes the lines of different nodes whole only up to MAX_MSG_LEN, 1024 bytes (slurmd/slurmstepd/io.c).
 CHUNK = 600
@@ -62,47 +61,46 @@ class Answers:
         return not any(self.reports.values())
 
 
-def ask(request: Request, command: Sequence[str], hosts: Sequence[str]) -> Answers:
-    """Ask every node."""
-    deadline_s = request.settings["deadline_s"] + ANSWER_S + (DEVICES_S if request.devices else 0.0)
-    said = steps.one_task_a_node([*command, "job", "barrier"], hosts, json.dumps(asdict(request)), deadline_s)
+def deadline_s(request: Request) -> float:
+    """How long the nodes may take, the start of their step included."""
+    return float(request.settings["deadline_s"]) + ANSWER_S + (DEVICES_S if request.devices else 0.0)
+
+
+def text(request: Request) -> str:
+    """The request as one line."""
+    return json.dumps(asdict(request))
+
+
+def answers(hosts: Sequence[str], said: Mapping[str, str], complaint: str) -> Answers:
+    """What the nodes said, from the whole texts of those that did."""
     reports: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
     devices: dict[str, str] = {}
-    for node, text in joined(said.out.splitlines()).items():
+    for node, words in said.items():
         with suppress(prechecks.PrecheckError):
-            report = prechecks.Report.from_json(text)
+            report = prechecks.Report.from_json(words)
             if report.node == node and node in reports:
                 reports[node] = report
-                devices[node] = str(json.loads(text).get(DEVICES, ""))
+                devices[node] = str(json.loads(words).get(DEVICES, ""))
     lines = tuple(devices[node] for node in reports if devices.get(node))
-    return Answers(reports, said.err.strip(), lines)
+    return Answers(reports, complaint, lines)
 
 
-def split(node: str, text: str) -> list[str]:
-    """An answer as lines that srun keeps whole; ASCII."""
-    parts = [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
-    return [f"{LINE} {node} {index} {len(parts)} {part}" for index, part in enumerate(parts, 1)]
+def split(number: int, node: str, words: str) -> list[str]:
+    """An answer to a question as lines that srun keeps whole; ASCII."""
+    parts = [words[start : start + CHUNK] for start in range(0, len(words), CHUNK)]
+    return [f"{LINE} {number} {node} {index} {len(parts)} {part}" for index, part in enumerate(parts, 1)]
 
 
-def joined(lines: Iterable[str]) -> dict[str, str]:
-    """The whole answers in lines that may come in any order, between lines of somebody else's."""
-    parts: dict[str, dict[int, str]] = {}
-    wanted: dict[str, int] = {}
-    for line in lines:
-        words = line.split(" ", 4)
-        if len(words) == 5 and words[0] == LINE and _NUMBER.fullmatch(words[2]) and _NUMBER.fullmatch(words[3]):
-            parts.setdefault(words[1], {})[int(words[2])] = words[4]
-            wanted[words[1]] = int(words[3])
-    return {
-        node: "".join(found[index] for index in sorted(found))
-        for node, found in parts.items()
-        if len(found) == wanted[node]
-    }
+def part(line: str) -> tuple[int, str, int, int, str] | None:
+    """Question, node, which part of how many and its text; None for a line that is no part of an answer."""
+    words = line.split(" ", 5)
+    if len(words) != 6 or words[0] != LINE or not all(map(_NUMBER.fullmatch, (words[1], words[3], words[4]))):
+        return None
+    return int(words[1]), words[2], int(words[3]), int(words[4]), words[5]
 
 
-def answer(stdin: TextIO) -> int:
+def answer(request: Request, number: int) -> None:
     """One node's answer, on stdout."""
-    request = Request(**json.load(stdin))
     node = os.environ["SLURMD_NODENAME"]
     verdicts = _verdicts(request, node) if request.check else ()
     script, devices = request.task_script, ""
@@ -117,9 +115,8 @@ def answer(stdin: TextIO) -> int:
     if script is not None:
         verdicts = (*verdicts, *_write_task_file(request, script))
     report = json.loads(prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts).to_json())
-    for line in split(node, json.dumps({**report, DEVICES: devices})):
+    for line in split(number, node, json.dumps({**report, DEVICES: devices})):
         print(line, flush=True)
-    return 0
 
 
 def _verdicts(request: Request, node: str) -> tuple[prechecks.Verdict, ...]:
@@ -171,10 +168,10 @@ def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, 
     return ()
 
 
-def conditions(answers: Answers) -> dict[str, Health]:
+def conditions(found: Answers) -> dict[str, Health]:
     """Every node's condition; where none answers, nothing is known of any."""
-    silent = Health("unknown") if answers.none else Health("unreachable", "did not answer")
-    return {name: health(report) if report else silent for name, report in answers.reports.items()}
+    silent = Health("unknown") if found.none else Health("unreachable", "did not answer")
+    return {name: health(report) if report else silent for name, report in found.reports.items()}
 
 
 def health(report: prechecks.Report) -> Health:

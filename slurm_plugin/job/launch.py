@@ -1,6 +1,7 @@
 """Start the job's command, hand signals on to it, return how it ended. Its output is left alone."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -12,12 +13,14 @@ from threading import Thread
 from types import FrameType
 from typing import IO
 
-from slurm_plugin.slurm.steps import first_failure
+from slurm_plugin.slurm.steps import first_failure, ran_out_of_memory
 
 _END = (signal.SIGTERM, signal.SIGINT)
 _CHECKPOINT = (signal.SIGUSR1, signal.SIGUSR2)  # what programs take as: save now
 _HAND_ON = (*_END, *_CHECKPOINT, signal.SIGHUP, signal.SIGCONT)
 LOOK_EVERY_S = 0.2
+LOOK_AT_NODES_S = 1.0
+STOP_S = 5.0
 LONGEST_LINE = 4096  # bytes of an unfinished line that are kept; srun's own are short
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's own codes (POSIX, 2.8.2 Exit Status for Commands)
 
@@ -27,6 +30,9 @@ class Launcher:
 
     def __init__(self) -> None:
         self.told_to_end = False
+        self.told_to_save = 0.0  # when the last checkpoint signal came from outside, on the monotonic clock
+        self.cut_short = False  # whether the last command was ended by us
+        self.out_of_memory = False  # whether Slurm said so of the last command
         self._process: subprocess.Popen[bytes] | None = None
         self._checkpoints = True
         self._early: list[int] = []  # signals that came while the command was being started
@@ -48,6 +54,15 @@ class Launcher:
 
     def _hand_on(self, number: int, _frame: FrameType | None) -> None:
         self.told_to_end = self.told_to_end or number in _END
+        if number in _CHECKPOINT:
+            self.told_to_save = time.monotonic()
+        self._send(number)
+
+    def save(self) -> None:
+        """Tell the program to write a checkpoint now."""
+        self._send(signal.SIGUSR1)
+
+    def _send(self, number: int) -> None:
         if number in _CHECKPOINT and not self._checkpoints:
             return
         if self._process is None:
@@ -63,12 +78,15 @@ class Launcher:
         say: Callable[[str], None],
         *,
         checkpoints: bool = True,
+        look: Callable[[], bool] | None = None,
     ) -> int:
         """The command's exit code as a shell gives it: 128 + n after signal n, 127 where it is not found.
 
-        `checkpoints`: whether it may know SIGUSR1 and SIGUSR2; a command that does not is ended by them.
+        `checkpoints`: whether it may know SIGUSR1 and SIGUSR2; a command that does not is ended by them. `look` is
+        called about once a second; where it says so, the command is left, to be ended by `stop`.
         """
         self._process, self._early, self._checkpoints = None, [], checkpoints
+        self.cut_short = self.out_of_memory = False
         if self.told_to_end:
             return 128 + signal.SIGTERM
         watched = Path(argv[0]).name == "srun"
@@ -83,12 +101,57 @@ class Launcher:
             say(f"{argv[0]}: {error.strerror}")
             return NOT_EXECUTABLE
         for number in self._early:
-            self._hand_on(number, None)
+            self._send(number)
         watch = Watch(self._process.stderr) if self._process.stderr else None
-        code = self._process.wait()
+        while not self._ends(LOOK_AT_NODES_S if look else None):
+            if look and look():
+                self.cut_short = True
+                return 128 + signal.SIGTERM
+        code = self._process.returncode
         code = 128 - code if code < 0 else code
         first = watch.first_failure() if watch else None
+        self.out_of_memory = bool(watch and watch.out_of_memory)
         return code if not code or first is None else first
+
+    def _ends(self, seconds: float | None) -> bool:
+        """Wait for the command's end, for so long; whether it has come. Without a tick in between."""
+        process = self._process
+        if process is None or seconds is None:
+            if process:
+                process.wait()
+            return True
+        try:
+            fd = os.pidfd_open(process.pid)
+        except OSError:  # a kernel before 5.3; Popen itself looks every 50 ms then
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            return process.returncode is not None
+        try:
+            select.select([fd], [], [], seconds)
+        finally:
+            os.close(fd)
+        return process.poll() is not None
+
+    def ended(self, seconds: float) -> bool:
+        """Whether the command that was left ends by itself in this time, or we are told to end."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self.told_to_end:
+            if self._ends(min(left, LOOK_EVERY_S)):
+                return True
+        return self._process is None or self._process.poll() is not None
+
+    def stop(self, seconds: float) -> int:
+        """End the command that was left: SIGTERM, and SIGKILL after so many seconds; its exit code."""
+        process = self._process
+        if process is None:
+            return 128 + signal.SIGTERM
+        for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, STOP_S)):
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+                self._ends(patience)
+        code = process.poll()
+        return 128 + signal.SIGKILL if code is None else 128 - code if code < 0 else code
 
 
 class Watch(Thread):
@@ -98,6 +161,7 @@ class Watch(Thread):
         super().__init__(daemon=True)  # a process that outlives srun may keep the stream open
         self._stream = stream
         self._first: int | None = None
+        self.out_of_memory = False
         self.start()
 
     def run(self) -> None:
@@ -107,6 +171,7 @@ class Watch(Thread):
             os.write(sys.stderr.fileno(), piece)
             *lines, rest = (rest + piece).split(b"\n")
             rest = rest[-LONGEST_LINE:]
+            self.out_of_memory = self.out_of_memory or any(map(ran_out_of_memory, lines))
             if self._first is None:
                 self._first = next(filter(None, map(first_failure, lines)), None)
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import prechecks
-from hostfiles import HostfileError, nodelist, npu
+from hostfiles import HostfileError, npu
 from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
 from slurm_plugin.errors import UsageError
@@ -21,7 +21,13 @@ from slurm_plugin.slurm import steps
 
 # What the job whose program submitted this one may have left in its environment. With the first of them, TaskProlog
 # would act on the hooks' step, and on the program's own.
-_ANOTHER_JOBS = ("SLURM_PLUGIN_LAUNCH", "SLURM_PLUGIN_HOSTFILE", "SLURM_PLUGIN_WORKERS", "SLURM_PLUGIN_WORLD_INFO")
+_ANOTHER_JOBS = (
+    "SLURM_PLUGIN_LAUNCH",
+    "SLURM_PLUGIN_HOSTFILE",
+    "SLURM_PLUGIN_WORKERS",
+    "SLURM_PLUGIN_WORLD_INFO",
+    "SLURM_PLUGIN_SPARED",
+)
 
 
 class Preparation:
@@ -34,7 +40,11 @@ class Preparation:
         site: Mapping[str, Any],
         environ: Mapping[str, str],
         say: Callable[[str], None],
+        *,
+        nodelist: str = "",
     ) -> None:
+        """`nodelist`: the run's nodes where they are a part of the job's."""
+        self.nodelist = nodelist
         self.options, self.run, self.site, self.environ, self.say = options, run, site, environ, say
         if options.mode not in MODES:
             raise UsageError(f"--mode={options.mode}: found no such mode; accepted are: {', '.join(MODES)}")
@@ -63,7 +73,7 @@ class Preparation:
             address=address,
             options=options,
         )
-        return replace(place, port=free_port(self.run.job_id, self.run.restart, self.mode.ports(place), is_free))
+        return replace(place, port=free_port(self.run.job_id, self.run.attempt, self.mode.ports(place), is_free))
 
     def _own_step(self) -> bool:
         """Whether the launch is an srun of ours: a command that starts its own tasks tells them itself who they are."""
@@ -94,7 +104,7 @@ class Preparation:
             job_id=self.run.job_id,
             directory=self.node_directory,
             run_directory=self.site["run_directory"],
-            hosts=nodelist.fold(self.run.nodes),
+            hosts=self.run.allocation.nodelist,
             infiniband=auto if self.options.infiniband == "auto" else self.options.infiniband == "yes",
             check=self.options.retries > 0,
             settings=self.site["prechecks"],
@@ -146,6 +156,7 @@ class Preparation:
             env=frozenset(environ),
             hostfile=str(self.directory / HOSTFILE),
             options=self.place.options,
+            nodelist=self.nodelist,
         )
         return self.mode.launch(self.words, shape)
 
@@ -155,8 +166,8 @@ class Preparation:
         `launched`: this is the launch itself, after the hooks on this node; only there TaskProlog acts.
         """
         ours = {
-            "SLURM_PLUGIN_ATTEMPT": str(self.run.restart),
-            "SLURM_PLUGIN_RESTART": str(int(self.run.restart > 0)),
+            "SLURM_PLUGIN_ATTEMPT": str(self.run.attempt),
+            "SLURM_PLUGIN_RESTART": str(int(self.run.attempt > 0)),
             "SLURM_PLUGIN_REASON": reason,
             "SLURM_PLUGIN_CHECKPOINT": self.options.checkpoint,
             "SLURM_PLUGIN_DIRECTORY": str(self.directory),

@@ -23,11 +23,12 @@ class Run:
     restart: int  # how often Slurm requeued the job before this run, for whatever reason
     partition: str
     allocation: hostfiles.Allocation
+    attempt: int = 0  # the number of the attempt that is being made, over all runs of the job
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """Host names in allocation order."""
-        return tuple(host.name for host in self.allocation.hosts)
+        return self.allocation.names
 
 
 def from_environment(environ: Mapping[str, str], slots: int) -> Run:
@@ -47,6 +48,7 @@ def from_environment(environ: Mapping[str, str], slots: int) -> Run:
         restart=restart_count(environ),
         partition=environ.get("SLURM_JOB_PARTITION", ""),
         allocation=allocation,
+        attempt=restart_count(environ),
     )
 
 

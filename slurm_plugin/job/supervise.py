@@ -1,12 +1,11 @@
-"""One run of a job, on its first node: check the nodes, launch the command, look again when it fails, act.
+"""A job's run on its first node: attempt after attempt in this allocation, until it ends or is put back.
 
 The batch script ends with `exec ... job supervise`, so this is the process that Slurm signals and whose exit code is
-the job's.
+the job's. One attempt is `slurm_plugin.job.attempt`; what follows it, `slurm_plugin.decide`.
 """
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,17 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import prechecks
-from hostfiles import nodelist
+from hostfiles import HostfileError, nodelist
 from hostfiles.environment import number
-from slurm_plugin import compiled, grant, token
-from slurm_plugin.decide import WHO, Action, Attempt, Health, Phase, decide
-from slurm_plugin.job import barrier, files, itself
+from slurm_plugin import after_run, compiled, grant, token
+from slurm_plugin.decide import IN_A_ROW, Action, Attempt, Health, Wish, decide
+from slurm_plugin.job import controller, files, itself, turn
+from slurm_plugin.job.attempt import Attempts
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
-from slurm_plugin.job.prepare import Preparation
+from slurm_plugin.job.nodes import Nodes
 from slurm_plugin.job.run import Run, from_environment, restart_count
-from slurm_plugin.slurm import Job, Slurm, SlurmError, connect
+from slurm_plugin.slurm import Slurm, SlurmError, connect
 from slurm_plugin.slurm.patience import Patience
 
 # What is left of the settings where they cannot be read: enough to launch.
@@ -33,8 +32,6 @@ UNCHECKED: Mapping[str, Any] = {
     "infiniband_partitions": (),
     "prechecks": {"deadline_s": 10.0},
 }
-ENDED_BY_SLURM = 143  # 128 + SIGTERM
-CONTROLLER_AWAY_S = 300.0  # a slurmctld that restarts or fails over; nothing could start or be requeued meanwhile
 KILL_WAIT_S = 120.0  # how long we wait for Slurm to end us after a requeue; KillWait is 30 s unless a site says else
 
 
@@ -52,8 +49,9 @@ def main(options: argparse.Namespace) -> int:
     with Launcher() as launcher:  # first: from now on a signal reaches the program, and not us alone
         door = connect(say=say)
         environ = counted(os.environ, door)
-        supervisor = Supervisor(options, from_environment(environ, options.slots), site, door, environ)
-        action = supervisor.attempt(launcher)
+        run = from_environment(environ, options.slots)
+        supervisor = Supervisor(options, run, site, door, environ=environ, launcher=launcher)
+        action = supervisor.supervise()
     return supervisor.act(action)
 
 
@@ -83,89 +81,114 @@ def counted(environ: Mapping[str, str], door: Slurm) -> Mapping[str, str]:
 
 
 class Supervisor:
-    """The surroundings of one run, and its steps in order."""
+    """The attempts of one run, and what is done between them."""
 
     def __init__(
-        self, options: argparse.Namespace, run: Run, site: Mapping[str, Any], door: Slurm, environ: Mapping[str, str]
+        self,
+        options: argparse.Namespace,
+        run: Run,
+        site: Mapping[str, Any],
+        door: Slurm,
+        *,
+        environ: Mapping[str, str],
+        launcher: Launcher,
     ) -> None:
-        self.options, self.job, self.door = options, run, door
+        self.options, self.door, self.launcher = options, door, launcher
         self.files = files.directory(Path.cwd(), run.job_id)
-        self.preparation = Preparation(options, run, site, environ, say)
+        self.run = replace(run, attempt=self._first_attempt(run.restart))
+        wanted = options.nodes or len(run.nodes)
+        self.wish = Wish(wanted, options.min_nodes or wanted, options.unconditional)
+        self.nodes = Nodes(run.nodes, self._guard(), lambda: launcher.told_to_end)
+        self.attempts = Attempts(
+            options, self.run, site, door, environ=environ, launcher=launcher, nodes=self.nodes, wish=self.wish
+        )
+        self.again = 0  # restarts in this allocation
 
-    def attempt(self, launcher: Launcher) -> Action:
-        """One attempt, from its first line to the action that follows it."""
-        started, reason, answers = time.time(), self._opening(), None
-        nodes: Mapping[str, Health] = {}
-        if self.options.retries or self.preparation.asks:
-            answers = self._ask("barrier", launcher, again=self.preparation.tells)
-            if launcher.told_to_end or (answers.none and not self._runs()):
-                return Action("finish", ENDED_BY_SLURM, "Slurm took the nodes back before the program started")
-            nodes = self._show(answers)
-        attempt = Attempt("precheck", 1, nodes)
-        if why := self._cannot_tell(answers):
-            action = Action("fail", 1, why)
-            self._record(attempt, action, started)
-            return action
-        if "fabric" in self.options.prechecks.split(",") and decide(attempt, 1).kind != "requeue":
-            attempt = Attempt("precheck", 1, {**nodes, **self._fabric(launcher, reason)})
-            if launcher.told_to_end:
-                return Action("finish", ENDED_BY_SLURM, "it was told to end before the program started")
-        if decide(attempt, 1).kind != "requeue":
-            phase, code = self._run(launcher, reason, answers)
-            if code and self.options.retries and not launcher.told_to_end:
-                say(f"{WHO[phase]} failed with exit code {code}; looking at its nodes again")
-                nodes = self._show(self._ask("recheck", launcher, again=True))
-            attempt = Attempt(phase, code, nodes, launcher.told_to_end)
-        action = decide(attempt, 1)
-        if action.kind == "requeue":  # only then does it matter how many are left: Slurm may be away, and be waited for
-            left = self._left(launcher)
-            action = decide(replace(attempt, told_to_end=launcher.told_to_end), left)
+    def _first_attempt(self, restart: int) -> int:
+        """The number of this run's first attempt: behind all that any run before has begun."""
+        turns, attempt = turn.taken(self.files)
+        return max(restart, attempt + 1) if 0 <= turns < restart else restart
+
+    def _guard(self) -> list[str]:
+        """The words that start a guard."""
+        words = [*itself.command(), "job", "guard", f"--first={os.environ.get('SLURMD_NODENAME', self.run.nodes[0])}"]
+        words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
+        return [*words, *(["--no-kill"] if self.options.no_kill else [])]
+
+    def supervise(self) -> Action:
+        """Attempt after attempt; the action that ends this run."""
+        reason = self._opening()
+        try:
+            while True:
+                action = self._one(reason)
+                if action.kind != "again":
+                    return action
+                reason = self._prepare_again(action)
+                if self.launcher.told_to_end:
+                    return Action("finish", 143, "it was told to end before the program started again")
+        finally:
+            self.nodes.close()
+
+    def _one(self, reason: str) -> Action:
+        """One attempt, decided and recorded."""
+        started = time.time()
+        if self.options.retries:
+            self._take_turn()
+        found = self.attempts.make(self.run, reason)
+        if isinstance(found, Action):
+            if found.kind != "finish":
+                self._record(Attempt("precheck", found.code, {}), found, started)
+            return found
+        attempt = replace(found, in_a_row=self._in_a_row())
+        action = decide(attempt, 1, self.wish)
+        if action.kind in (
+            "again",
+            "requeue",
+        ):  # only then it matters how many are left: Slurm may be away, and waited for
+            left, nodes = self._left(attempt.nodes)
+            attempt = replace(attempt, told_to_end=self.launcher.told_to_end, nodes=nodes)
+            action = decide(attempt, left, self.wish)
         self._record(attempt, action, started)
         return action
 
-    def _cannot_tell(self, answers: barrier.Answers | None) -> str:
-        """Why the program's tasks could not be told what makes them differ; empty where they can be."""
-        if answers and answers.none and self.preparation.tells:
-            return "no node answered, so none knows what the program's tasks are to be told"
-        if self.preparation.task_script is not None:
-            try:
-                if not self.door.config().get("TaskProlog"):
-                    return "slurm.conf names no TaskProlog, which tells each task its rank; see: slurm-plugin doctor"
-            except SlurmError as error:
-                say(f"could not read slurm.conf: {error}")
-        return ""
+    def _take_turn(self) -> None:
+        try:
+            turn.take(self.files, self.run.restart, self.run.attempt)
+        except OSError as error:
+            say(f"could not say that it is this run's turn: {error}")
 
-    def _fabric(self, launcher: Launcher, reason: str) -> dict[str, Health]:
-        """The nodes that the fabric check keeps this job away from."""
-        verdicts = self.preparation.fabric(reason, lambda: launcher.told_to_end)
-        for name, verdict in verdicts.items():
-            print(prechecks.line(name, verdict), flush=True)
-        bad = {name: verdict for name, verdict in verdicts.items() if verdict.failed}
-        return {name: Health("job_problem", f"{verdict.keyword}: {verdict.message}") for name, verdict in bad.items()}
-
-    def _run(self, launcher: Launcher, reason: str, answers: barrier.Answers | None) -> tuple[Phase, int]:
-        """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""
-        self.preparation.write(answers)
-        if self.preparation.hooks:
-            step = self.preparation.hook_step(itself.command())
-            environ = self.preparation.environment(reason, launched=False)
-            if code := launcher.run(step, environ, say, checkpoints=False):
-                return "hook", code
-        environ = self.preparation.environment(reason, launched=True)
-        launch = self.preparation.launch(environ)
-        if launch.argv != self.preparation.words:
-            say(f"launch: {launch.shown}")
-        return "program", launcher.run(launch.argv, environ, say)
+    def _prepare_again(self, action: Action) -> str:
+        """Between two attempts in this allocation. Returns why there is another one."""
+        say(
+            f"error,exiting: attempt {self.run.attempt}: {action.reason};"
+            f" the program starts again on {nodelist.fold(action.nodes)}"
+        )
+        self.again += 1
+        try:
+            job = self.door.job(self.run.job_id)
+            told = token.find(job.comment)
+            again = (told.again if told else 0) + 1
+            self.door.update_job(job.id, Comment=token.counted(job.comment, again=again))
+        except (SlurmError, ValueError) as error:
+            say(f"could not tell Slurm of this restart: {error}")
+        self.nodes.give_back(action.leave_out, self.attempts.dirty)
+        self.run = replace(self.run, attempt=self.run.attempt + 1)
+        where = nodelist.fold(action.nodes)
+        if (wait_s := self.nodes.fenced_at - time.monotonic()) > 0:
+            say(f"waiting {wait_s:.0f} s until what ran on lost nodes has surely ended")
+            self.launcher.pause(wait_s)
+        say(f"attempt {self.run.attempt} of job {self.run.job_id} on {where}: restarted because {action.reason}")
+        return action.reason
 
     def _opening(self) -> str:
         """Say which attempt this is; why it is not the first, with the nodes that were left out. Returns the reason."""
-        where = nodelist.fold(self.job.nodes)
-        if not self.job.restart:
-            say(f"attempt 0 of job {self.job.job_id} on {where}")
+        run, where = self.run, nodelist.fold(self.run.nodes)
+        if not run.restart:
+            say(f"attempt 0 of job {run.job_id} on {where}")
             return ""
-        reason = files.last_cause(self.files, before=self.job.restart)
+        reason = files.last_cause(self.files, before=run.attempt)
         try:
-            given = grant.parse(self.door.job(self.job.job_id).admin_comment) or grant.Grant()
+            given = grant.parse(self.door.job(run.job_id).admin_comment) or grant.Grant()
         except SlurmError as error:
             say(f"could not read why the job was restarted: {error}")
             given = grant.Grant()
@@ -173,76 +196,51 @@ class Supervisor:
             for line in lines_of_reason(given):
                 say(line)
             reason = given.last
-        say(
-            f"attempt {self.job.restart} of job {self.job.job_id} on {where}: restarted because {reason or 'Slurm did'}"
-        )
+        say(f"attempt {run.attempt} of job {run.job_id} on {where}: restarted because {reason or 'Slurm did'}")
+        if after_run.WENT_DOWN in given.last:  # its ranks may still write: they are ended when they see our turn
+            self._take_turn()
+            self.launcher.pause(turn.WAIT_S)
         return reason
 
-    def _ask(self, hook: str, launcher: Launcher, *, again: bool) -> barrier.Answers:
-        """Ask every node; where none answers, `again` when Slurm does: no step starts while it is away.
+    def _in_a_row(self) -> int:
+        """Restarts without a fault of a node and without progress, right before this attempt."""
+        count = 0
+        for line in reversed(files.history(Path.cwd(), self.run.job_id) or []):
+            if line.get("action") not in ("again", "requeue") or line.get("progress"):
+                break
+            count += not line.get("verdicts")
+            if count > IN_A_ROW:
+                break
+        return count
 
-        Not where it has taken the nodes back, which ends the steps before it ends us: a step would wait for them.
-        """
-        question, command = self.preparation.question(hook), itself.command()
-        answers = barrier.ask(question, command, self.job.nodes)
-        if again and answers.none and not launcher.told_to_end:
-            job = self._job(launcher)
-            if job is not None and job.state == "RUNNING" and not launcher.told_to_end:
-                answers = barrier.ask(question, command, self.job.nodes)
-        return answers
-
-    def _job(self, launcher: Launcher) -> Job | None:
-        """The job as the controller knows it; one that is away is waited for, as long as nobody tells us to end."""
-        patience = Patience(CONTROLLER_AWAY_S, say, sleep=launcher.pause, give_up=lambda: launcher.told_to_end)
+    def _left(self, nodes: Mapping[str, Health]) -> tuple[int, Mapping[str, Health]]:
+        """Restarts still granted, as the controller knows them, and the nodes less those that Slurm has taken back."""
+        if not self.options.retries or (job := controller.job(self.door, self.run.job_id, self.launcher)) is None:
+            return 0, nodes
         try:
-            return patience.ask(lambda: self.door.job(self.job.job_id), repeatable=True)
-        except SlurmError as error:
-            say(f"could not read the job: {error}")
-            return None
-
-    def _show(self, answers: barrier.Answers) -> dict[str, Health]:
-        """Write what the nodes said into the log; their conditions."""
-        if answers.complaint:
-            say(f"srun said: {answers.complaint}")
-        for name, report in answers.reports.items():
-            for verdict in report.items if report else ():
-                if verdict.verdict != prechecks.SKIPPED:
-                    print(prechecks.line(name, verdict))
-            if report is None:
-                say(f"{name} did not answer")
-        sys.stdout.flush()
-        return barrier.conditions(answers)
-
-    def _runs(self) -> bool:
-        """Whether this run still has its nodes: Slurm starts a batch script beside a failing prolog, and ends it."""
-        try:
-            return self.door.job(self.job.job_id).state == "RUNNING"
-        except SlurmError:
-            return True
-
-    def _left(self, launcher: Launcher) -> int:
-        """Restarts still granted, as the controller knows them; a controller that is away is waited for."""
-        if not self.options.retries:
-            return 0
-        job = self._job(launcher)
-        if job is None:
-            return 0
+            there = set(nodelist.expand(job.nodes)) if job.nodes else set(nodes)
+        except HostfileError:
+            there = set(nodes)
+        gone = Health("unreachable", "was taken out of the job by Slurm")
+        nodes = {name: health if name in there else gone for name, health in nodes.items()}
         given = grant.parse(job.admin_comment)
         if given is None:
             say("this job was granted no restarts: is the site's job_submit.lua installed?")
-            return 0
-        return given.left
+            return 0, nodes
+        told = token.find(job.comment)
+        return given.told(max(self.again, told.again if told else 0)).left, nodes
 
     def _record(self, attempt: Attempt, action: Action, started: float) -> None:
         bad = {name: health.what for name, health in attempt.nodes.items() if health.condition != "ok"}
         fields = {
-            "n": self.job.restart,
-            "nodes": nodelist.fold(self.job.nodes),
+            "n": self.run.attempt,
+            "nodes": nodelist.fold(self.attempts.on or self.run.nodes),
             "start": _utc(started),
             "end": _utc(time.time()),
             "phase": attempt.phase,
-            "code": attempt.code,
+            "code": action.code if action.kind == "fail" else attempt.code,
             "cause": action.reason,
+            "progress": attempt.progress,
             "verdicts": bad,
             "action": action.kind,
         }
@@ -252,30 +250,37 @@ class Supervisor:
             say(f"could not record this attempt: {error}")
 
     def act(self, action: Action) -> int:
-        """Say how the attempt ended and do what follows; the exit code of the job where it ends here."""
+        """Say how the run ended and do what follows; the exit code of the job where it ends here."""
         if action.kind == "finish" and not action.code:
             return 0
-        then = f"; the job runs again without {nodelist.fold(action.leave_out)}" if action.kind == "requeue" else ""
-        say(f"error,exiting: attempt {self.job.restart}: {action.reason}{then}")
+        then = (
+            f"; the job runs again without {nodelist.fold(action.leave_out)}"
+            if action.leave_out
+            else "; the job runs again"
+        )
+        then = then if action.kind == "requeue" else ""
+        say(f"error,exiting: attempt {self.run.attempt}: {action.reason}{then}")
         if action.kind == "requeue":
             self._requeue(action)
         return action.code
 
     def _requeue(self, action: Action) -> None:
         """Mark the job's comment with this run and the nodes to leave out, then ask Slurm to requeue; Slurm ends us."""
-        mark = token.Mark(self.job.restart, tuple(self.job.nodes.index(name) for name in action.leave_out))
         try:
-            Patience(CONTROLLER_AWAY_S, say).ask(lambda: self._put_back(mark), repeatable=True)
+            Patience(controller.AWAY_S, say).ask(lambda: self._put_back(action.leave_out), repeatable=True)
         except (SlurmError, ValueError) as error:
             say(f"could not requeue: {error}")
             return
         time.sleep(KILL_WAIT_S)
 
-    def _put_back(self, mark: token.Mark) -> None:
+    def _put_back(self, leave_out: tuple[str, ...]) -> None:
         """Once: a request whose answer was lost may have been granted."""
-        job = self.door.job(self.job.job_id)
-        if job.restarts > self.job.restart:
+        job = self.door.job(self.run.job_id)
+        if job.restarts > self.run.restart:
             return
+        # As the run's end will name them: without those that Slurm has taken out of the job, and will not use anyway.
+        names = nodelist.expand(job.nodes) if job.nodes else list(self.run.nodes)
+        mark = token.Mark(self.run.restart, tuple(names.index(name) for name in leave_out if name in names))
         self.door.update_job(job.id, Comment=token.marked(job.comment, mark))
         self.door.requeue(job.id)
 

@@ -25,7 +25,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a job is, and what else its launch depends on: known before it has nodes."""
+    """How large a program is, and what else its launch depends on: known before the job has nodes."""
 
     nodes: int
     slots: int  # processes that a node has room for: its accelerators, 1 without any
@@ -34,6 +34,7 @@ class Shape:
     env: frozenset[str] = frozenset()  # names of the variables that are set
     hostfile: str = "$SLURM_PLUGIN_HOSTFILE"  # its path, once there is one
     options: Options = field(default_factory=Options)
+    nodelist: str = ""  # the nodes, in Slurm's form, where they are a part of the job's
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class DeepSpeed(pytorch.PyTorch):
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Raises UsageError for options that choose nodes, and for `deepspeed` in a shell without its hostfile."""
-        on_each, started = step.srun(shape.nodes, 1), "started once a node"
+        on_each, started = step.srun(shape, 1), "started once a node"
         if shape.launch == "task" or command.name(words[0]) in command.MPI_LAUNCHERS:
             return super().launch(words, shape)
         if command.name(words[0]) in _COMMANDS:

@@ -39,17 +39,15 @@ class PyTorch(Mode):
         if command.name(words[0]) in command.MPI_LAUNCHERS:
             return Launch(words, "The command starts its own tasks: left as it is, started once, on the first node.")
         if shape.launch == "task":
-            return Launch(
-                (*step.srun(shape.nodes, shape.slots), *words), "The command is left as it is: one task a rank."
-            )
+            return Launch((*step.srun(shape, shape.slots), *words), "The command is left as it is: one task a rank.")
         rest = program(words)
         if rest is None:
             note = "The command names its launcher, or is no Python program: left as it is, started once a node."
-            return Launch((*step.srun(shape.nodes, 1), *words), note)
+            return Launch((*step.srun(shape, 1), *words), note)
         note = (
             f"The command names no launcher: torch.distributed.run starts it, once a node, {shape.slots} rank(s) each."
         )
-        return Launch((*step.srun(shape.nodes, 1), "bash", "-c", LAUNCHER, words[0], *rest), note)
+        return Launch((*step.srun(shape, 1), "bash", "-c", LAUNCHER, words[0], *rest), note)
 
     def variables(self, place: Place) -> dict[str, str]:
         """The rendezvous: MASTER_ADDR, MASTER_PORT, and how many there are."""

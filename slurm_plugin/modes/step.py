@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from slurm_plugin.modes.base import Shape
+
 # Lines of bash that end a process group, `finish PID`: what is left of a step would hold its output open, and Slurm
 # waits for that. A program that is to be ended so is started by setsid, which makes its pid the group's number.
 FINISH: Final = """\
@@ -14,14 +16,15 @@ finish() {
 """
 
 
-def srun(nodes: int, tasks: int) -> tuple[str, ...]:
-    """A step on all nodes with `tasks` tasks on each, that ends when one task fails.
+def srun(shape: Shape, tasks: int) -> tuple[str, ...]:
+    """A step on all nodes of the program with `tasks` tasks on each, that ends when one task fails.
 
     Without --exact and --cpus-per-task a step gets every CPU, and without --gres every accelerator, that the job has on
     the node (srun(1)): right for one launcher a node. --export=ALL also where the job came with `sbatch --export=NONE`.
     """
-    counts = (f"--nodes={nodes}", f"--ntasks={nodes * tasks}", f"--ntasks-per-node={tasks}")
-    return ("srun", *counts, "--kill-on-bad-exit=1", "--export=ALL")
+    counts = (f"--nodes={shape.nodes}", f"--ntasks={shape.nodes * tasks}", f"--ntasks-per-node={tasks}")
+    where = (f"--nodelist={shape.nodelist}",) if shape.nodelist else ()
+    return ("srun", *counts, *where, "--kill-on-bad-exit=1", "--export=ALL")
 
 
 def exports(variables: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
@@ -13,6 +13,9 @@ from slurm_plugin.slurm.process import Result, run
 _TASK_ENDED = re.compile(
     rb"srun: error: \S+: tasks? [0-9,-]+: (?:Exited with exit code ([0-9]+)|([A-Z][A-Za-z0-9 /]+))"
 )
+# "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.", and
+# "srun: error: n1: task 0: Out Of Memory" (src/plugins/task/cgroup/task_cgroup_memory.c, src/srun/launch.c)
+_MEMORY = re.compile(rb"^(?:slurmstepd: error: Detected [0-9]+ oom[_-]kill event|srun: error: .*: Out Of Memory)")
 # Variables by which srun hides, marks or cuts what the tasks say, gives them no stdin, reads `argv` as a list of
 # programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)); no option takes them back. The last
 # makes TaskProlog act.
@@ -36,10 +39,20 @@ def first_failure(line: bytes) -> int | None:
     return None if number is None else 128 + number
 
 
+def ran_out_of_memory(line: bytes) -> bool:
+    """Whether this is Slurm's line about a step whose tasks the kernel killed for memory."""
+    return bool(_MEMORY.search(line))
+
+
 def on_each_node(
-    argv: Sequence[str], hosts: Sequence[str], groups: Sequence[Sequence[str]] = (), *, stop: bool = False
+    argv: Sequence[str],
+    hosts: Sequence[str],
+    groups: Sequence[Sequence[str]] = (),
+    *,
+    stop: bool = False,
+    survive: bool = False,
 ) -> list[str]:
-    """The words that run `argv` once on each host; `stop` ends all where one fails.
+    """The words that run `argv` once on each host; `stop` ends all where one fails, `survive` none where a node does.
 
     The step overlaps with others, so it needs no free CPU. `groups` are the nodes of each group of a heterogeneous
     job: srun is told of every group by itself, and of those without a host not at all.
@@ -52,6 +65,7 @@ def on_each_node(
         step += [":"] if len(step) > 1 else []
         step += [f"--het-group={number}"] if groups else []
         step += ["--quiet", "--overlap", f"--kill-on-bad-exit={int(stop)}", "--export=ALL"]
+        step += ["--no-kill", "--wait=0"] if survive else []
         step += [f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1"]
         step += [f"--nodelist={nodelist.fold(names)}", "--", *argv]
     return step
@@ -61,8 +75,13 @@ def one_task_a_node(
     argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float, groups: Sequence[Sequence[str]] = ()
 ) -> Result:
     """Run `argv` once on each host with `text` on stdin; what was written until then where the deadline passes."""
-    environ = {name: value for name, value in os.environ.items() if name not in _NO_ANSWERS}
+    words, environ = on_each_node(argv, hosts, groups), answering_environment(os.environ)
     try:
-        return run(on_each_node(argv, hosts, groups), deadline_s=deadline_s, environ=environ, text=text)
+        return run(words, deadline_s=deadline_s, environ=environ, text=text)
     except FileNotFoundError as error:
         raise MissingError("srun was not found on the PATH of the batch script") from error
+
+
+def answering_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what would keep the tasks of a step from being asked, or their answers from us."""
+    return {name: value for name, value in environ.items() if name not in _NO_ANSWERS}

@@ -1,0 +1,208 @@
+"""One attempt: ask the nodes, choose those that the program runs on, launch it, look at it, see how it ended."""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import prechecks
+from hostfiles import nodelist
+from slurm_plugin.decide import BAD, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
+from slurm_plugin.job import barrier, controller, itself, part, progress
+from slurm_plugin.job.guards import Guards
+from slurm_plugin.job.launch import Launcher
+from slurm_plugin.job.log import say
+from slurm_plugin.job.nodes import Nodes, only, show
+from slurm_plugin.job.prepare import Preparation
+from slurm_plugin.job.run import Run
+from slurm_plugin.job.watch import Interruption, Watcher
+from slurm_plugin.slurm import Slurm, SlurmError
+
+ENDED_BY_SLURM: Final = 143  # 128 + SIGTERM
+TERM_S: Final = 2.0  # from SIGTERM to SIGKILL, for a program whose nodes are lost or which hangs
+DUMP_S: Final = 3.0
+
+
+class Attempts:
+    """Makes the attempts of one run, one after the other."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        run: Run,
+        site: Mapping[str, Any],
+        door: Slurm,
+        *,
+        environ: Mapping[str, str],
+        launcher: Launcher,
+        nodes: Nodes,
+        wish: Wish,
+    ) -> None:
+        self.options, self.run, self.site, self.door, self.environ = options, run, site, door, environ
+        self.launcher, self.nodes, self.wish = launcher, nodes, wish
+        self.whole = run.allocation
+        self.on: tuple[str, ...] = ()  # where the program runs, or was to run
+        self.answers: barrier.Answers | None = None
+        self.first: int = run.attempt
+        self.dirty: tuple[str, ...] = ()  # nodes where something of the last attempt may still run
+        self.preparation = self._prepared(run.nodes[: wish.nodes])
+
+    def _prepared(self, names: Sequence[str]) -> Preparation:
+        """What this attempt launches on these nodes of the job."""
+        allocation = part.of(self.whole, names)
+        environ = part.environment(self.environ, self.whole, allocation)
+        if self.run.attempt > self.first:  # what is left of the step before may hold its nodes for a while
+            environ["SLURM_OVERLAP"] = "1"
+        self.on = allocation.names
+        where = "" if allocation.names == self.whole.names else allocation.nodelist
+        run = replace(self.run, allocation=allocation)
+        return Preparation(self.options, run, self.site, environ, say, nodelist=where)
+
+    def make(self, run: Run, reason: str) -> Attempt | Action:
+        """One attempt; an action at once where there is nothing to decide."""
+        self.run, self.answers = run, None
+        checks = run.attempt == self.first  # later ones have just been looked at
+        self.preparation = self._prepared(self.nodes.names[: self.wish.nodes])
+        health = dict.fromkeys(self.nodes.names, Health("ok"))
+        if self.options.retries or self.preparation.asks:
+            self.answers = self._barrier(check=checks)
+            if self.launcher.told_to_end or (self.answers.none and not controller.runs(self.door, run.job_id)):
+                return Action("finish", ENDED_BY_SLURM, "Slurm took the nodes back before the program started")
+            health = show(self.answers) if checks else barrier.conditions(self.answers)
+        if why := self._cannot_tell():
+            return Action("fail", 1, why)
+        if not self._settled(health):
+            return Attempt("precheck", 1, health, self.launcher.told_to_end)
+        if "fabric" in self.options.prechecks.split(","):
+            health = {**health, **self._fabric(reason)}
+            if self.launcher.told_to_end:
+                return Action("finish", ENDED_BY_SLURM, "it was told to end before the program started")
+            if not self._settled(health):
+                return Attempt("precheck", 1, health)
+        return self._launched(reason, health)
+
+    def _settled(self, health: dict[str, Health]) -> bool:
+        """Choose the nodes that are fine, and tell those what they need to know; whether there are enough of them."""
+        names = chosen(health, self.wish)
+        if not names or names == self.on:
+            return bool(names)
+        bad = [f"{name} {each.what}" for name, each in health.items() if each.condition in BAD]
+        say(f"the program runs on {nodelist.fold(names)}: {'; '.join(bad)}")
+        self.preparation = self._prepared(names)
+        if self.preparation.asks:
+            self.answers = self._barrier(check=False)
+            silent = [name for name in names if not self.answers.reports[name]]
+            if silent:
+                health.update(dict.fromkeys(silent, Health("unreachable", "did not answer")))
+                return self._settled(health)
+        return True
+
+    def _barrier(self, *, check: bool) -> barrier.Answers:
+        """Ask every node; where none answers and tasks must be told something, again when Slurm does.
+
+        Not where it has taken the nodes back, which ends the steps before it ends us: a step would wait for them.
+        """
+        question = self.preparation.question("barrier")
+        question = replace(question, check=check and question.check)
+        answers = self.nodes.ask(question)
+        if self.preparation.tells and answers.none and not self.launcher.told_to_end:
+            job = controller.job(self.door, self.run.job_id, self.launcher)
+            if job is not None and job.state == "RUNNING" and not self.launcher.told_to_end:
+                answers = self.nodes.ask(question)
+        return answers
+
+    def _cannot_tell(self) -> str:
+        """Why the program's tasks could not be told what makes them differ; empty where they can be."""
+        if self.answers and self.answers.none and self.preparation.tells:
+            return "no node answered, so none knows what the program's tasks are to be told"
+        if self.preparation.task_script is not None:
+            try:
+                if not self.door.config().get("TaskProlog"):
+                    return "slurm.conf names no TaskProlog, which tells each task its rank; see: slurm-plugin doctor"
+            except SlurmError as error:
+                say(f"could not read slurm.conf: {error}")
+        return ""
+
+    def _fabric(self, reason: str) -> dict[str, Health]:
+        """The nodes that the fabric check keeps this job away from."""
+        verdicts = self.preparation.fabric(reason, lambda: self.launcher.told_to_end)
+        for name, verdict in verdicts.items():
+            print(prechecks.line(name, verdict), flush=True)
+        bad = {name: verdict for name, verdict in verdicts.items() if verdict.failed}
+        return {name: Health("job_problem", f"{verdict.keyword}: {verdict.message}") for name, verdict in bad.items()}
+
+    def _launched(self, reason: str, health: Mapping[str, Health]) -> Attempt:
+        """Run the hooks and the program, and look at the nodes when that fails."""
+        launcher, options = self.launcher, self.options
+        before = progress.newest(options.checkpoint) if options.retries else 0.0
+        watcher = self._watcher() if options.retries or options.grace or options.hang_timeout else None
+        phase, code = self._started(reason, watcher)
+        found = watcher.found if watcher else None
+        cause: Cause = "memory" if launcher.out_of_memory else "itself"
+        if watcher and found:
+            code = self._interrupted(watcher.guards, found)
+            cause = found.cause if code else "itself"
+        nodes: Mapping[str, Health] = health
+        self.dirty = ()
+        if code and options.retries and not launcher.told_to_end:
+            nodes = self._looked_at_again(phase, code, found)
+        made = code != 0 and options.retries > 0 and progress.newest(options.checkpoint) > before
+        return Attempt(phase, code, nodes, launcher.told_to_end, cause, made)
+
+    def _watcher(self) -> Watcher:
+        """Who looks while the program runs; from here on every node holds a lease."""
+        options, run = self.options, self.run
+        self.nodes.guards.arm()
+        return Watcher(
+            self.nodes.guards,
+            self.launcher,
+            options.grace,
+            options.hang_timeout,
+            options.checkpoint,
+            time_left=lambda: controller.time_left(self.door, run.job_id),
+            reachable=lambda names: self.nodes.reachable(names, self.preparation.question("recheck")),
+        )
+
+    def _started(self, reason: str, watcher: Watcher | None) -> tuple[Phase, int]:
+        """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""
+        preparation = self.preparation
+        preparation.write(only(self.answers, self.on) if self.answers else None)
+        if preparation.hooks:
+            step = preparation.hook_step(itself.command())
+            environ = preparation.environment(reason, launched=False)
+            if code := self.launcher.run(step, environ, say, checkpoints=False):
+                return "hook", code
+        environ = preparation.environment(reason, launched=True)
+        launch = preparation.launch(environ)
+        if launch.argv != preparation.words:
+            say(f"launch: {launch.shown}")
+        return "program", self.launcher.run(launch.argv, environ, say, look=watcher.look if watcher else None)
+
+    def _interrupted(self, guards: Guards, found: Interruption) -> int:
+        """End a program that is still there: with time to save where it may, else at once. Its exit code."""
+        launcher, grace_s = self.launcher, self.options.grace
+        say(f"the program is ended: {found.why}")
+        if found.save:
+            if found.saving_since is None:
+                launcher.save()
+                say(f"it was told to save (SIGUSR1) and has {grace_s:.0f} s")
+            since = found.saving_since or time.monotonic()
+            launcher.ended(grace_s - (time.monotonic() - since))
+        if found.cause == "hang":
+            guards.dump(DUMP_S)
+        return launcher.stop(TERM_S)
+
+    def _looked_at_again(self, phase: Phase, code: int, found: Interruption | None) -> dict[str, Health]:
+        """The nodes after a failure: nothing of the attempt is left there, and every check has been made anew."""
+        if found and found.cause == "nodes" and not found.nodes:
+            self.nodes.renew()
+        dirty = self.nodes.wipe()
+        self.dirty = tuple(dirty)
+        say(f"{WHO[phase]} {'was ended' if found else f'failed with exit code {code}'}; looking at its nodes again")
+        checked = show(self.nodes.ask(self.preparation.question("recheck")))
+        health = {**checked, **(found.nodes if found else {})}
+        for name, each in dirty.items():
+            if health.get(name, each).condition not in BAD:
+                health[name] = each
+        return {name: health[name] for name in self.nodes.names}

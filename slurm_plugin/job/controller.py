@@ -1,0 +1,38 @@
+"""What a run asks Slurm's controller about its own job, and how long it waits for one that is away."""
+
+import time
+from typing import Final
+
+from slurm_plugin.job.launch import Launcher
+from slurm_plugin.job.log import say
+from slurm_plugin.slurm import Job, Slurm, SlurmError
+from slurm_plugin.slurm.patience import Patience
+
+AWAY_S: Final = 300.0  # a slurmctld that restarts or fails over; nothing could start or be requeued meanwhile
+
+
+def job(door: Slurm, job_id: int, launcher: Launcher) -> Job | None:
+    """The job; a controller that is away is waited for, as long as nobody tells us to end. None: it cannot be read."""
+    patience = Patience(AWAY_S, say, sleep=launcher.pause, give_up=lambda: launcher.told_to_end)
+    try:
+        return patience.ask(lambda: door.job(job_id), repeatable=True)
+    except SlurmError as error:
+        say(f"could not read the job: {error}")
+        return None
+
+
+def runs(door: Slurm, job_id: int) -> bool:
+    """Whether this run still has its nodes: Slurm starts a batch script beside a failing prolog, and ends it."""
+    try:
+        return door.job(job_id).state == "RUNNING"
+    except SlurmError:
+        return True
+
+
+def time_left(door: Slurm, job_id: int) -> float:
+    """Seconds until the job's time limit ends it; infinity where there is none, or nobody knows."""
+    try:
+        end = door.job(job_id).end_time
+    except SlurmError:
+        return float("inf")
+    return end.timestamp() - time.time() if end else float("inf")

@@ -1,0 +1,219 @@
+"""The guards of a job as the supervisor sees them: one step with a task on every node, and what its tasks say.
+
+Everything goes through the step's own stdin and stdout, which Slurm has made and authenticated: no port of ours. The
+step outlives the loss of a node (`--no-kill`) and overlaps with the program's. Protocol: `slurm_plugin.job.guard`.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from threading import Condition, Thread
+from typing import IO
+
+from hostfiles import nodelist
+from slurm_plugin.errors import MissingError
+from slurm_plugin.job import barrier, guard
+from slurm_plugin.slurm import steps
+
+SLICE_S = 0.2  # how long we wait at most before we look whether we are told to end
+COMPLAINT_BYTES = 4000
+CLOSE_S = 2.0
+MARGIN_S = 2.0
+PIPE_BYTES = 1 << 20
+_SPARED = {"SLURM_PLUGIN_SPARED": "1"}
+
+
+class Guards:
+    """A running step of guards on `hosts`. Every method is for the main thread; two threads read, one beats."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        hosts: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start the step. Raises MissingError where there is no srun."""
+        self.hosts, self._clock = tuple(hosts), clock
+        self._changed = Condition()
+        self._parts: dict[tuple[int, str], dict[int, str]] = {}  # question, node -> part -> text
+        self._whole: dict[int, dict[str, str]] = {}  # question -> node -> the whole answer
+        self._gone: dict[int, dict[str, str]] = {}
+        self._number = 0
+        self.heard: dict[str, float] = {}
+        self.drained: dict[str, str] = {}
+        self.turn_lost = False
+        self.isolated = False
+        self._beating: Thread | None = None
+        self._last_beat = clock()
+        self._complaint = b""
+        environ = {**steps.answering_environment(os.environ if environ is None else environ), **_SPARED}
+        try:
+            self._process = subprocess.Popen(
+                steps.on_each_node(command, self.hosts, survive=True),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environ,
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise MissingError("srun was not found on the PATH of the batch script") from error
+        if self._process.stdin:
+            with suppress(OSError):  # a question of many hosts is not to wait for srun, which reads when all have begun
+                fcntl.fcntl(self._process.stdin.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self._readers = [
+            Thread(target=self._read, args=(self._process.stdout, self._heard_line), daemon=True),
+            Thread(target=self._read, args=(self._process.stderr, self._complained), daemon=True),
+        ]
+        for thread in self._readers:
+            thread.start()
+
+    # What the supervisor does
+
+    def ask(self, text: str, deadline_s: float, give_up: Callable[[], bool]) -> tuple[dict[str, str], str]:
+        """The whole answers of the nodes that gave one in time, and what srun itself said meanwhile."""
+        self._number += 1
+        number = self._number
+        self._complaint = b""
+        self._tell(f"ask {number} {text}")
+        whole = self._whole.setdefault(number, {})
+        self._until(lambda: len(whole) == len(self.hosts), deadline_s, give_up)
+        return dict(whole), self._complaint.decode(errors="replace").strip()
+
+    def arm(self) -> None:
+        """Begin to beat: from now on every node ends its ranks where it does not hear from us for `LEASE_S`."""
+        if self._beating is None:
+            now = self._clock()
+            self.heard = dict.fromkeys(self.hosts, now)
+            self._beating = Thread(target=self._beat, daemon=True)
+            self._beating.start()
+
+    def wipe(self, deadline_s: float, give_up: Callable[[], bool] = lambda: False) -> dict[str, str]:
+        """End every process that is left of the attempt; the nodes that said so, with how many were left there."""
+        self._number += 1
+        number = self._number
+        self._tell(f"wipe {number}")
+        silent, gone = set(self.silent()), self._gone.setdefault(number, {})
+        self._until(lambda: {*gone, *silent} >= set(self.hosts), deadline_s, give_up)
+        return dict(gone)
+
+    def dump(self, seconds: float) -> None:
+        """Let every node print where its Python processes stand, into the job's log."""
+        self._tell("dump 0")
+        time.sleep(seconds)
+
+    def silent(self) -> tuple[str, ...]:
+        """The nodes that have not answered for too long."""
+        if self._beating is None:
+            return ()
+        limit = guard.LEASE_S + guard.period(len(self.hosts)) * guard.BEAT_S
+        return tuple(name for name in self.hosts if self._clock() - self.heard.get(name, 0.0) > limit)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the step is there."""
+        return self._process.poll() is None
+
+    def close(self, clean: Collection[str]) -> float:
+        """End the guards; those on nodes not in `clean` end their ranks first, as their lease runs out.
+
+        Returns when that has surely happened, on this object's clock.
+        """
+        beating, self._beating = self._beating, None
+        with self._changed:
+            self._changed.notify_all()
+        if beating:
+            beating.join(guard.BEAT_S)
+        names = [name for name in self.hosts if name in clean]
+        if names:
+            self._tell(f"bye {nodelist.fold(names)}")
+        stdin = self._process.stdin
+        with suppress(OSError):
+            if stdin:
+                stdin.close()
+        try:
+            self._process.wait(CLOSE_S if len(names) == len(self.hosts) else 0.0)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, 9)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(CLOSE_S)
+        return self._last_beat + guard.LEASE_S + MARGIN_S
+
+    # What the threads do
+
+    def _tell(self, line: str) -> None:
+        stdin = self._process.stdin
+        with suppress(OSError, ValueError):  # the step has ended: its silence tells
+            if stdin:
+                stdin.write(line.encode() + b"\n")
+                stdin.flush()
+
+    def _until(self, done: Callable[[], bool], deadline_s: float, give_up: Callable[[], bool]) -> None:
+        end = self._clock() + deadline_s
+        with self._changed:
+            while not done() and not give_up() and (left := end - self._clock()) > 0:
+                if not self.alive and not any(thread.is_alive() for thread in self._readers):
+                    return
+                self._changed.wait(min(left, SLICE_S))
+
+    def _beat(self) -> None:
+        me, number = os.environ.get("SLURMD_NODENAME", self.hosts[0]), 0
+        others = [name for name in self.hosts if name != me]
+        while self._beating is not None:
+            limit = guard.LEASE_S + guard.period(len(self.hosts)) * guard.BEAT_S
+            if others and all(self._clock() - self.heard.get(name, 0.0) > limit for name in others):
+                self.isolated = True  # we are the one who is cut off: our own node's lease is to run out too
+                return
+            number += 1
+            self._last_beat = self._clock()
+            self._tell(f"beat {number}")
+            with self._changed:
+                self._changed.wait_for(lambda: self._beating is None, guard.BEAT_S)
+
+    def _read(self, stream: IO[bytes], take: Callable[[bytes], None]) -> None:
+        for line in stream:
+            with self._changed:
+                take(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _complained(self, line: bytes) -> None:
+        self._complaint = (self._complaint + line)[-COMPLAINT_BYTES:]
+
+    def _heard_line(self, raw: bytes) -> None:
+        line = raw.decode(errors="replace").rstrip("\n")
+        part = barrier.part(line)
+        if part is not None:
+            number, node, index, count, text = part
+            parts = self._parts.setdefault((number, node), {})
+            parts[index] = text
+            if len(parts) == count:
+                self._whole.setdefault(number, {})[node] = "".join(parts[each] for each in sorted(parts))
+            self._hear(node)
+        elif line.startswith(f"{guard.LINE} "):
+            words = line.split(" ", 4)
+            if len(words) >= 4 and words[3].isdigit():
+                self._guard_said(words[1], words[2], int(words[3]), words[4] if len(words) > 4 else "")
+        elif line.startswith("[slurm_plugin] "):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+    def _guard_said(self, node: str, word: str, number: int, text: str) -> None:
+        self._hear(node)
+        if word == "gone":
+            self._gone.setdefault(number, {})[node] = text
+        elif word == "turn":
+            self.turn_lost = True
+        elif word == "alive" and node in self.hosts:
+            self.drained[node] = text
+
+    def _hear(self, node: str) -> None:
+        if node in self.hosts:
+            self.heard[node] = self._clock()

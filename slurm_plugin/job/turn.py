@@ -1,0 +1,59 @@
+"""Whose turn it is: a file in the job's directory that names the run which may write now.
+
+A run whose nodes were cut off from Slurm, all together, may still reach the job's files when Slurm has begun the next
+run elsewhere. That one writes its own number here and waits `WAIT_S`; the first node of the old one sees it within
+`LOOK_S` and ends its ranks. Where the old run cannot read the file any more, it cannot write the others either.
+"""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from slurm_plugin.job import files
+
+NAME = "turn"
+LOOK_S = 1.0
+WAIT_S = 3.0
+_MOST_BYTES = 64
+
+
+def take(directory: Path, restart: int, attempt: int) -> None:
+    """Say that it is this run's turn, and which attempt of the job it makes. Raises OSError."""
+    files.write(directory / NAME, f"{restart} {attempt}\n")
+
+
+def taken(directory: str | Path) -> tuple[int, int]:
+    """The run whose turn it is, and its last attempt; -1 and -1 where nobody has said so."""
+    try:
+        fd = os.open(f"{directory}/{NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return -1, -1
+    try:
+        restart, attempt = os.read(fd, _MOST_BYTES).split()
+        return int(restart), int(attempt)
+    except (OSError, ValueError):
+        return -1, -1
+    finally:
+        os.close(fd)
+
+
+def watched(directory: str, restart: int) -> int:
+    """A descriptor that becomes readable when a later run takes its turn.
+
+    A process of its own looks: reading a file on a server that hangs must not keep the guard from its beats.
+    """
+    read, write = os.pipe()
+    guard = os.getpid()
+    if os.fork():
+        os.close(write)
+        return read
+    try:
+        with suppress(OSError):
+            os.close(read)
+            while os.getppid() == guard:
+                if taken(directory)[0] > restart:
+                    break
+                time.sleep(LOOK_S)
+    finally:
+        os._exit(0)

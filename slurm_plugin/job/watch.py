@@ -1,0 +1,96 @@
+"""What is looked at while a program runs, and what ends it: lost or drained nodes, no progress, no time left.
+
+Slurm's controller is not asked on a schedule: nodes tell of themselves through their guards.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from slurm_plugin.decide import Cause, Health
+from slurm_plugin.job import progress
+from slurm_plugin.job.guards import Guards
+from slurm_plugin.job.launch import Launcher
+
+# Slurm sends the signal of --signal up to 60 s early (sbatch(1)), and knows times in whole minutes.
+EARLY_S: Final = 90.0
+SILENT_CHECKS: Final = 10.0  # how often in `hang_timeout` the log and the checkpoints are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """Why a program is to be ended: what for, the nodes that are the reason, whether it may save before."""
+
+    cause: Cause
+    why: str
+    nodes: Mapping[str, Health] = field(default_factory=dict)
+    save: bool = False
+    saving_since: float | None = None  # on the monotonic clock, where it has been told already
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Looks about once a second while a program runs. `found` is why it is to be ended."""
+
+    guards: Guards
+    launcher: Launcher
+    grace_s: float  # 0: neither a drain nor the time limit is looked for
+    hang_s: float  # 0: no hang is looked for
+    checkpoint: str
+    time_left: Callable[[], float]  # seconds until Slurm ends the job; asks the controller
+    reachable: Callable[[tuple[str, ...]], tuple[str, ...]]  # which of these nodes answer when asked anew
+    clock: Callable[[], float] = time.monotonic
+    found: Interruption | None = None
+    _saved_at: float = 0.0
+    _moved_at: float = 0.0
+    _next_look: float = 0.0
+    _seen: tuple[object, ...] = ()
+
+    def look(self) -> bool:
+        """Whether there is reason to end the program."""
+        if self.guards.turn_lost:
+            self.launcher.told_to_end = True
+            self.found = Interruption("nodes", "a later run of this job has begun")
+        else:
+            self.found = self._nodes() or self._time() or self._hang()
+        return self.found is not None
+
+    def _nodes(self) -> Interruption | None:
+        if not self.guards.alive:
+            return Interruption("nodes", "the guards' step has ended")
+        if self.guards.isolated:
+            return Interruption("nodes", "no other node of the job answers")
+        if silent := self.guards.silent():
+            there = self.reachable(silent)
+            lost = {name: Health("unreachable", "does not answer") for name in silent if name not in there}
+            if lost:
+                return Interruption("nodes", "nodes were lost", lost)
+            return Interruption("nodes", "guards were lost")
+        if self.grace_s:
+            drained = {name: why for name, why in self.guards.drained.items() if why}
+            if drained:
+                health = {name: Health("node_problem", why) for name, why in drained.items()}
+                return Interruption("nodes", "nodes were drained under it", health, save=True)
+        return None
+
+    def _time(self) -> Interruption | None:
+        told = self.launcher.told_to_save
+        if not self.grace_s or not told or told == self._saved_at:
+            return None
+        self._saved_at = told
+        if self.time_left() > self.grace_s + EARLY_S:  # somebody else's signal: a checkpoint was asked for, no more
+            return None
+        return Interruption("time", "its time limit is near", save=True, saving_since=told)
+
+    def _hang(self) -> Interruption | None:
+        now = self.clock()
+        if not self.hang_s or now < self._next_look:
+            return None
+        self._next_look = now + self.hang_s / SILENT_CHECKS
+        seen = (progress.written(), progress.newest(self.checkpoint))
+        if seen != self._seen or not self._moved_at:
+            self._seen, self._moved_at = seen, now
+        elif now - self._moved_at >= self.hang_s:
+            return Interruption("hang", f"it has written nothing for {now - self._moved_at:.0f} s")
+        return None
