@@ -10,8 +10,8 @@
 | did not pass the checks, or failed | some failed, too few are left | yes | requeue without them |
 | ran into its time limit, with a new checkpoint | | yes | requeue, to go on |
 | ran into its time limit | | | fail |
-| hung, or failed with `unconditional` | all fine, or nothing known | yes, not the fourth in a row | again on its nodes |
-| hung, or failed with `unconditional` | all fine, or nothing known | no, or the fourth in a row | fail |
+| hung, or failed with `unconditional` | all fine, or nothing known | yes, not the 4th in a row | again on its nodes |
+| hung, or failed with `unconditional` | all fine, or nothing known | no, or the 4th in a row | fail |
 | failed | all fine, or nothing known | | fail with the program's own code |
 
 Enough nodes are left where as many are healthy as the program wants (spares), or as it can do with (`min_nodes`). A

@@ -81,8 +81,8 @@ class Guards:
         number = self._number
         self._complaint = b""
         self._tell(f"ask {number} {text}")
-        whole = self._whole.setdefault(number, {})
-        self._until(lambda: len(whole) == len(self.hosts), deadline_s, give_up)
+        silent, whole = self.silent(), self._whole.setdefault(number, {})
+        self._until(lambda: len(whole) == len(self.hosts) or {*whole, *silent} >= set(self.hosts), deadline_s, give_up)
         return dict(whole), self._complaint.decode(errors="replace").strip()
 
     def arm(self) -> None:

@@ -12,7 +12,7 @@ from slurm_plugin.job.guards import Guards
 from slurm_plugin.job.log import say
 
 WIPE_S: Final = 12.0  # more than a guard takes (guard.WIPE_S)
-REACH_S: Final = 8.0  # for a guard to start and answer on a node that may be gone
+REACH_S: Final = 5.0  # for a guard to start and answer on a node that may be gone
 
 
 @dataclass(slots=True)

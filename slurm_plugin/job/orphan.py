@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hostfiles import nodelist
-from slurm_plugin import token
+from slurm_plugin.job.putback import put_back
 from slurm_plugin.slurm import Slurm, SlurmError
 
 LOOK_S: Final = 15.0
@@ -31,10 +31,7 @@ def look_after(
                 return False
             names = nodelist.expand(job.nodes) if job.nodes else []
             if first not in names or "DOWN" in door.nodes([first])[first].states:
-                places = (names.index(first),) if first in names else ()
-                door.update_job(job_id, Comment=token.marked(job.comment, token.Mark(restart, places)))
-                door.requeue(job_id)
-                return True
+                return put_back(door, job_id, restart, (first,))
         except (SlurmError, ValueError, KeyError):  # away, or this node is the one that is cut off
             pass
         sleep(LOOK_S)

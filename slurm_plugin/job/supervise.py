@@ -22,6 +22,7 @@ from slurm_plugin.job.attempt import Attempts
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.nodes import Nodes
+from slurm_plugin.job.putback import put_back
 from slurm_plugin.job.run import Run, from_environment, restart_count
 from slurm_plugin.slurm import Slurm, SlurmError, connect
 from slurm_plugin.slurm.patience import Patience
@@ -102,7 +103,7 @@ class Supervisor:
         self.attempts = Attempts(
             options, self.run, site, door, environ=environ, launcher=launcher, nodes=self.nodes, wish=self.wish
         )
-        self.again = 0  # restarts in this allocation
+        self.again = 0  # restarts inside allocations, those of the runs before included where they were told of
 
     def _first_attempt(self, restart: int) -> int:
         """The number of this run's first attempt: behind all that any run before has begun."""
@@ -166,9 +167,7 @@ class Supervisor:
         self.again += 1
         try:
             job = self.door.job(self.run.job_id)
-            told = token.find(job.comment)
-            again = (told.again if told else 0) + 1
-            self.door.update_job(job.id, Comment=token.counted(job.comment, again=again))
+            self.door.update_job(job.id, Comment=token.counted(job.comment, again=self.again))
         except (SlurmError, ValueError) as error:
             say(f"could not tell Slurm of this restart: {error}")
         self.nodes.give_back(action.leave_out, self.attempts.dirty)
@@ -228,7 +227,8 @@ class Supervisor:
             say("this job was granted no restarts: is the site's job_submit.lua installed?")
             return 0, nodes
         told = token.find(job.comment)
-        return given.told(max(self.again, told.again if told else 0)).left, nodes
+        self.again = max(self.again, given.again, told.again if told else 0)
+        return given.told(self.again).left, nodes
 
     def _record(self, attempt: Attempt, action: Action, started: float) -> None:
         bad = {name: health.what for name, health in attempt.nodes.items() if health.condition != "ok"}
@@ -266,23 +266,15 @@ class Supervisor:
 
     def _requeue(self, action: Action) -> None:
         """Mark the job's comment with this run and the nodes to leave out, then ask Slurm to requeue; Slurm ends us."""
+        run = self.run
         try:
-            Patience(controller.AWAY_S, say).ask(lambda: self._put_back(action.leave_out), repeatable=True)
+            Patience(controller.AWAY_S, say).ask(
+                lambda: put_back(self.door, run.job_id, run.restart, action.leave_out, self.again), repeatable=True
+            )
         except (SlurmError, ValueError) as error:
             say(f"could not requeue: {error}")
             return
         time.sleep(KILL_WAIT_S)
-
-    def _put_back(self, leave_out: tuple[str, ...]) -> None:
-        """Once: a request whose answer was lost may have been granted."""
-        job = self.door.job(self.run.job_id)
-        if job.restarts > self.run.restart:
-            return
-        # As the run's end will name them: without those that Slurm has taken out of the job, and will not use anyway.
-        names = nodelist.expand(job.nodes) if job.nodes else list(self.run.nodes)
-        mark = token.Mark(self.run.restart, tuple(names.index(name) for name in leave_out if name in names))
-        self.door.update_job(job.id, Comment=token.marked(job.comment, mark))
-        self.door.requeue(job.id)
 
 
 def lines_of_reason(given: grant.Grant) -> list[str]:
