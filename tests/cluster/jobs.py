@@ -94,9 +94,9 @@ class Job:
         return self.until_state("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE")
 
 
-def submit(box: Sandbox, name: str, **spec: Any) -> Job:
-    """Submit a job of alice's with a workdir of its own."""
-    directory = workdir(box, name)
+def submit(box: Sandbox, name: str, *, made: bool = False, **spec: Any) -> Job:
+    """Submit a job of alice's with a workdir of its own, which may have been made before."""
+    directory = box.home("alice") / name if made else workdir(box, name)
     fields = {"name": name, "mode": "pytorch", "nodes": 2, "accelerators": {"gpu": 4}, "output": "job.out", **spec}
     (directory / "job.yaml").write_text(yaml.safe_dump(fields), encoding="utf-8")
     inside = f"/home/alice/{name}"
