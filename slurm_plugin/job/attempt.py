@@ -161,6 +161,7 @@ class Attempts:
             options.hang_timeout,
             options.checkpoint,
             time_left=lambda: controller.time_left(self.door, run.job_id),
+            drained=lambda names: controller.drained(self.door, names),
             reachable=lambda names: self.nodes.reachable(names, self.preparation.question("recheck")),
         )
 

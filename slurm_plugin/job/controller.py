@@ -3,6 +3,7 @@
 import time
 from typing import Final
 
+from prechecks.report import OURS
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.slurm import Job, Slurm, SlurmError
@@ -27,6 +28,16 @@ def runs(door: Slurm, job_id: int) -> bool:
         return door.job(job_id).state == "RUNNING"
     except SlurmError:
         return True
+
+
+def drained(door: Slurm, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of these nodes are drained by us; none where nobody knows."""
+    try:
+        found = door.nodes(names)
+    except SlurmError as error:
+        say(f"could not read the nodes: {error}")
+        return ()
+    return tuple(name for name, node in found.items() if node.standing_reason.startswith(OURS))
 
 
 def time_left(door: Slurm, job_id: int) -> float:

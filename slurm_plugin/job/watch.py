@@ -40,12 +40,14 @@ class Watcher:
     checkpoint: str
     time_left: Callable[[], float]  # seconds until Slurm ends the job; asks the controller
     reachable: Callable[[tuple[str, ...]], tuple[str, ...]]  # which of these nodes answer when asked anew
+    drained: Callable[[tuple[str, ...]], tuple[str, ...]]  # which of these are drained by us, as the controller has it
     clock: Callable[[], float] = time.monotonic
     found: Interruption | None = None
     _saved_at: float = 0.0
     _moved_at: float = 0.0
     _next_look: float = 0.0
     _seen: tuple[object, ...] = ()
+    _believed: dict[str, str] = field(default_factory=dict)
 
     def look(self) -> bool:
         """Whether there is reason to end the program."""
@@ -67,12 +69,17 @@ class Watcher:
             if lost:
                 return Interruption("nodes", "nodes were lost", lost)
             return Interruption("nodes", "guards were lost")
-        if self.grace_s:
-            drained = {name: why for name, why in self.guards.drained.items() if why}
-            if drained:
-                health = {name: Health("node_problem", why) for name, why in drained.items()}
-                return Interruption("nodes", "nodes were drained under it", health, save=True)
-        return None
+        return self._drained() if self.grace_s else None
+
+    def _drained(self) -> Interruption | None:
+        """Nodes that root's periodic check has drained. What it wrote down may be over: an admin resumes a node, too."""
+        told = {name: why for name, why in self.guards.drained.items() if why and self._believed.get(name) != why}
+        if not told:
+            return None
+        self._believed.update(told)  # asked once for each reason
+        standing = self.drained(tuple(told))
+        health = {name: Health("node_problem", why) for name, why in told.items() if name in standing}
+        return Interruption("nodes", "nodes were drained under it", health, save=True) if health else None
 
     def _time(self) -> Interruption | None:
         told = self.launcher.told_to_save
