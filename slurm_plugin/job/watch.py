@@ -72,7 +72,7 @@ class Watcher:
         return self._drained() if self.grace_s else None
 
     def _drained(self) -> Interruption | None:
-        """Nodes that root's periodic check has drained. What it wrote down may be over: an admin resumes a node, too."""
+        """Nodes that root's periodic check has drained. What it wrote may be over: an admin resumes a node too."""
         told = {name: why for name, why in self.guards.drained.items() if why and self._believed.get(name) != why}
         if not told:
             return None

@@ -1,5 +1,6 @@
-"""A training run for tests: every rank writes when, in which attempt and where it made which step; rank 0 checkpoints."""
+"""A training run for tests: every rank writes when, in which attempt and where it made a step; rank 0 checkpoints."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,14 +76,14 @@ def whole(job: Job) -> None:
     """No attempt wrote after the next one had begun; no step was made twice or lost beyond the last checkpoint."""
     found = writes(job)
     attempts = sorted({write.attempt for write in found})
-    for before, after in zip(attempts, attempts[1:], strict=False):
+    for before, after in itertools.pairwise(attempts):
         last = max(write.time for write in found if write.attempt == before)
         first = min(write.time for write in found if write.attempt == after)
         assert last < first, f"attempt {before} wrote {last - first:.2f} s after attempt {after} began"
     steps = [write.step for write in found if write.rank == 0]
-    for one, two in zip(steps, steps[1:], strict=False):
+    for one, two in itertools.pairwise(steps):
         assert two in (one, one + 1), steps  # the same once more: made, and not yet in the checkpoint
-    assert sum(one == two for one, two in zip(steps, steps[1:], strict=False)) < len(attempts)
+    assert sum(one == two for one, two in itertools.pairwise(steps)) < len(attempts)
 
 
 def log(path: Path) -> str:

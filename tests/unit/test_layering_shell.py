@@ -104,9 +104,10 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def test_who_starts_processes() -> None:
-    """One each: Slurm's commands, pyslurm, the job's command, its hooks, its fabric check; and the sandbox's world."""
+    """One each: Slurm's commands, pyslurm, the job's command, its hooks, its guards, py-spy, its fabric check."""
     found = {name for name, tree in sources() if imports(tree) & STARTERS and not name.startswith("sandbox/")}
-    assert found == {"slurm/process.py", "slurm/bridge.py", "job/launch.py", "job/prestart.py", "job/fabric.py"}
+    job = {f"job/{name}.py" for name in ("launch", "prestart", "guards", "stacks", "fabric")}
+    assert found == {"slurm/process.py", "slurm/bridge.py", *job}
 
 
 def test_who_imports_pyslurm() -> None:
@@ -115,7 +116,7 @@ def test_who_imports_pyslurm() -> None:
 
 
 def test_who_calls_os_to_start_something() -> None:
-    """Beside those: the worker forks itself away, and an epilog removes with rm. Nothing goes through a shell."""
+    """Beside those: the worker forks itself away, guards answer in a child, an epilog removes with rm. No shell."""
     starts = ("exec", "spawn", "posix_spawn", "fork", "system", "popen")
     found: dict[str, set[str]] = {}
     for name, tree in sources():
@@ -127,6 +128,8 @@ def test_who_calls_os_to_start_something() -> None:
                 found.setdefault(name, set()).add("shell=")
     assert found == {
         "hooks/worker.py": {"fork"},
+        "job/guard.py": {"fork"},
+        "job/turn.py": {"fork"},
         "hooks/node_directory.py": {"spawnv"},
         "hooks/notify.py": {"fork", "posix_spawn"},  # the site's own command
         "cli/sandbox.py": {"execve"},  # a shell inside the sandbox

@@ -94,7 +94,7 @@ metadata: 3
         "  line 3: nodes: found '0'; accepted: a whole number from 1 to 65536\n"
         "  line 5: accelerators.gpus: unknown key; accepted: gpu, npu; did you mean gpu?\n"
         "  line 6: retires: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-        " output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata; did you"
+        " output, checkpoint, retries, unconditional, spares, min_nodes, grace, hang_timeout, infiniband, launch, tensorflow, ascend, prechecks, metadata; did you"
         " mean retries?\n"
         "  line 7: env.X: found a list; accepted: a text\n"
         "  line 8: metadata: found '3'; accepted: {annotations: {fault-tolerance/job-retry-num: a whole number from 0"
@@ -134,9 +134,11 @@ ONE_PROBLEM = {
     'env: {A: "\\0"}': "line 4: env.A: the value has a NUL or half a surrogate pair in it; no variable can hold that",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
     '"\\e[2J\\ud800": 1': "line 4: ?[2J?: unknown key; accepted: name, mode, nodes, accelerators, command, env,"
-    " workdir, time, output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata",
+    " workdir, time, output, checkpoint, retries, unconditional, spares, min_nodes, grace, hang_timeout, infiniband, launch,"
+    " tensorflow, ascend, prechecks, metadata",
     "<<: {a: b}": "line 4: <<: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-    " output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata",
+    " output, checkpoint, retries, unconditional, spares, min_nodes, grace, hang_timeout, infiniband, launch,"
+    " tensorflow, ascend, prechecks, metadata",
 }
 
 
@@ -169,20 +171,41 @@ def test_the_annotation_and_the_key_may_only_agree() -> None:
     ]
 
 
-def test_the_unconditional_annotation_is_not_built_yet() -> None:
-    """`true` is refused rather than passed over; `false` asks for nothing."""
+def test_the_unconditional_annotation_is_the_key() -> None:
+    """Row A11: `true` is `unconditional: yes`, and needs restarts; `false` asks for nothing; both may only agree."""
     annotation = "metadata: {annotations: {fault-tolerance/job-unconditional-retry: %s}}\n"
-    assert problems(annotation % "true") == [
-        "line 4: metadata.annotations.fault-tolerance/job-unconditional-retry: restarts after any failure are not"
-        " built yet; accepted: false; after a fault: fault-tolerance/job-retry-num"
+    asks = f"retries: 2\n{annotation % 'true'}"
+    assert load((SMALL + asks).encode(), "job.yaml").unconditionally
+    assert load(f"{SMALL}unconditional: yes\n{asks}".encode(), "job.yaml").unconditionally
+    assert not load((SMALL + annotation % '"false"').encode(), "job.yaml").unconditionally
+    assert problems(f"unconditional: no\n{asks}") == [
+        "line 6: metadata.annotations.fault-tolerance/job-unconditional-retry: found true, and `unconditional: no`;"
+        " keep one of the two"
     ]
-    assert load((SMALL + annotation % '"false"').encode(), "job.yaml").retries == 0
+
+
+def test_what_needs_restarts_says_so() -> None:
+    """A spare, or a watch for hangs, is nothing without a restart."""
+    wanted = "found it without restarts; give `retries: 1` or more, or leave it out"
+    for number, key in enumerate(("unconditional: yes", "spares: 1", "hang_timeout: 5m")):
+        assert problems(key) == [f"line 4: {key.partition(':')[0]}: {wanted}"], number
+    assert load(f"{SMALL}grace: 60s\n".encode(), "job.yaml").grace == "60s"  # a checkpoint before the time limit
+
+
+def test_how_few_nodes_a_program_can_do_with() -> None:
+    """At most all of them; the job outlives a lost node only where that leaves it enough, and it has a restart."""
+    elastic = SMALL.replace("single", "pytorch") + "nodes: 4\n"
+    assert problems("min_nodes: 2\n") == ["line 4: min_nodes: found 2; accepted: 1 to 1, the `nodes` of this job"]
+    assert not load(elastic.encode(), "job.yaml").outlives_nodes
+    assert not load(f"{elastic}min_nodes: 2\n".encode(), "job.yaml").outlives_nodes
+    assert load(f"{elastic}min_nodes: 2\nretries: 1\n".encode(), "job.yaml").outlives_nodes
+    assert load(f"{elastic}spares: 1\nretries: 1\n".encode(), "job.yaml").outlives_nodes
 
 
 def test_the_guide_names_every_key() -> None:
     """docs/spec.md has one row a key, and no other."""
     guide = (Path(__file__).resolve().parents[2] / "docs" / "spec.md").read_text()
-    rows = re.findall(r"^\| `([a-z]+)` \| .* \| .* \|$", guide, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z_]+)` \| .* \| .* \|$", guide, re.MULTILINE)
     assert sorted(rows) == sorted(Spec.__struct_fields__)
 
 

@@ -1,11 +1,10 @@
 """The barrier: what a node's verdicts add up to, whose report counts, and which lines of a step are answers."""
 
-import io
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ import pytest
 from prechecks import Report, Verdict
 from slurm_plugin.decide import Health
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import ascend, network
-from slurm_plugin.job.barrier import Answers, Request, answer, ask, conditions, health, joined, merged, split
+from slurm_plugin.job import ascend, barrier, network
+from slurm_plugin.job.barrier import Answers, Request, answer, answers, conditions, health, merged, part, split
 from slurm_plugin.job.taskfile import SPARE
-from slurm_plugin.slurm import steps
-from slurm_plugin.slurm.process import Result
 
 SETTINGS = {
     "deadline_s": 10.0,
@@ -104,35 +101,31 @@ TEXT = "".join(f" {number}" for number in range(600))  # several lines long, wit
 
 @pytest.mark.parametrize("text", ["{}", TEXT, "a" * 600, "a" * 601, " " * 1300])
 def test_an_answer_in_lines(text: str) -> None:
-    """Lines short enough for srun to keep whole, put together again in whatever order they come, others between."""
-    lines = [*split("n1", text), *split("n2", text[::-1])]
+    """Lines short enough for srun to keep whole, each of which says to which question, whose and which part it is."""
+    lines = split(17, "n1", text)
     assert max(map(len, lines)) < 1000
-    assert joined(["srun: hello", *lines[::-1], "", "slurm_plugin-answer", "slurm_plugin-answer n3 a 1 x"]) == {
-        "n1": text,
-        "n2": text[::-1],
-    }
-
-
-@pytest.mark.parametrize("missing", [0, 1, -1])
-def test_an_answer_that_is_not_whole(missing: int) -> None:
-    """A lost line makes the answer none, never a shorter one."""
-    lines = split("n1", TEXT)
-    del lines[missing]
-    assert joined(lines) == {}
+    parts = [found for line in lines if (found := part(line))]
+    assert [found[:4] for found in parts] == [(17, "n1", index, len(lines)) for index in range(1, len(lines) + 1)]
+    assert "".join(found[4] for found in parts) == text
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "slurm_plugin-answer n1 1 " + "9" * 5000 + " x",
-        "slurm_plugin-answer n1 " + "9" * 5000 + " 1 x",
-        "slurm_plugin-answer n1 \u0661 \u00b2 x",
-        "slurm_plugin-answer n1 -1 1 x",
+        "srun: hello",
+        "",
+        "slurm_plugin-answer",
+        "slurm_plugin-answer 1 n1 1 1",
+        "slurm_plugin-answer 1 n1 1 " + "9" * 5000 + " x",
+        "slurm_plugin-answer 1 n1 " + "9" * 5000 + " 1 x",
+        "slurm_plugin-answer x n1 1 1 x",
+        "slurm_plugin-answer 1 n1 \u0661 \u00b2 x",
+        "slurm_plugin-answer 1 n1 -1 1 x",
     ],
 )
 def test_a_line_that_is_none_of_ours(line: str) -> None:
     """Whatever a login banner prints, it is no answer and no error."""
-    assert joined([line, *split("n2", "{}")])["n2"] == "{}"
+    assert part(line) is None
 
 
 @pytest.fixture
@@ -148,18 +141,15 @@ def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Request:
 
 def raw(request: Request, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The fields of a node's answer."""
-    assert answer(io.StringIO(json.dumps(asdict(request)))) == 0
-    said = joined(capsys.readouterr().out.splitlines())
-    assert list(said) == ["n1"]
-    return dict(json.loads(said["n1"]))
+    answer(request, 5)
+    parts = [found for line in capsys.readouterr().out.splitlines() if (found := part(line))]
+    assert {found[:2] for found in parts} == {(5, "n1")}
+    return dict(json.loads("".join(found[4] for found in parts)))
 
 
 def answered(request: Request, capsys: pytest.CaptureFixture[str]) -> Report:
     """A node's answer, as the request's sender reads it."""
-    assert answer(io.StringIO(json.dumps(asdict(request)))) == 0
-    said = joined(capsys.readouterr().out.splitlines())
-    assert list(said) == ["n1"]
-    found = Report.from_json(said["n1"])
+    found = Report.from_json(json.dumps(raw(request, capsys)))
     assert (found.node, found.job, found.hook) == ("n1", 7, request.hook)
     return found
 
@@ -244,33 +234,19 @@ def test_task_file_in_a_place_that_stands_there(
     assert not any(path.iterdir())
 
 
-def test_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Request) -> None:
-    """One srun step for all nodes; its lines that are reports of the job's nodes count, and nothing else does."""
-    said = [
-        *split("n1", report(node="n1").to_json()),
-        "srun: Job step created",
-        *split("n9", report(node="n9").to_json()),
-        *split("n3", report(node="n1").to_json()),
-        "{}",
-        "[" * 100_000,
-        *split("n4", "[" * 100_000),
-        *split("n2", report(BAD_GPU, node="n2").to_json()),
-    ]
-    (tmp_path / "said").write_text("\n".join(said))
-    srun = tmp_path / "srun"
-    srun.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/argv\ncat >{tmp_path}/stdin\ncat {tmp_path}/said\n'
-        f"echo srun: error: n3 >&2\n"
-    )
-    srun.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    answers = ask(request_, ["/site/bin/slurm-plugin"], ["n1", "n2", "n3", "n4"])
+def test_answers(request_: Request) -> None:
+    """What are reports of the job's nodes counts, and nothing else does."""
+    said = {
+        "n1": report(node="n1").to_json(),
+        "n2": report(BAD_GPU, node="n2").to_json(),
+        "n3": report(node="n1").to_json(),
+        "n4": "[" * 100_000,
+        "n9": report(node="n9").to_json(),
+    }
     reports = {"n1": report(node="n1"), "n2": report(BAD_GPU, node="n2"), "n3": None, "n4": None}
-    assert answers == Answers(reports, "srun: error: n3")
-    argv = (tmp_path / "argv").read_text().splitlines()
-    assert "--nodelist=n[1-4]" in argv
-    assert argv[argv.index("--") :] == ["--", "/site/bin/slurm-plugin", "job", "barrier"]
-    assert Request(**json.loads((tmp_path / "stdin").read_text())) == request_
+    assert answers(["n1", "n2", "n3", "n4"], said, "srun: error: n3") == Answers(reports, "srun: error: n3")
+    assert Request(**json.loads(barrier.text(request_))) == request_
+    assert "\n" not in barrier.text(replace(request_, task_script="a\nb\n"))
 
 
 @pytest.fixture
@@ -322,31 +298,17 @@ def test_nobody_is_asked_for_devices_unasked(request_: Request, conf: Path, caps
     assert (fields["devices"], fields["items"]) == ("", [])
 
 
-def test_ask_keeps_the_nodes_own_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Request) -> None:
+def test_answers_keep_the_nodes_own_order() -> None:
     """The lines about devices come in the order of the job's nodes, whoever speaks first; who has none has no line."""
     said = {node: json.loads(report(node=node).to_json()) for node in ("n2", "n3", "n1", "n9")}
     for node, fields in said.items():
         fields["devices"] = "" if node == "n3" else f"{node} 10.0.0.1 0="
-    lines = [line for node, fields in said.items() for line in split(node, json.dumps(fields))]
-    (tmp_path / "srun").write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
-    (tmp_path / "srun").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    answers = ask(request_, ["x"], ["n1", "n2", "n3", "n4"])
-    assert answers.devices == ("n1 10.0.0.1 0=", "n2 10.0.0.1 0=")
-    assert [node for node, found in answers.reports.items() if found] == ["n1", "n2", "n3"]
+    found = answers(["n1", "n2", "n3", "n4"], {node: json.dumps(fields) for node, fields in said.items()}, "")
+    assert found.devices == ("n1 10.0.0.1 0=", "n2 10.0.0.1 0=")
+    assert [node for node, each in found.reports.items() if each] == ["n1", "n2", "n3"]
 
 
 @pytest.mark.parametrize(("devices", "expected_s"), [(False, 25.0), (True, 185.0)])
-def test_how_long_nodes_may_take(
-    monkeypatch: pytest.MonkeyPatch, request_: Request, devices: bool, expected_s: float
-) -> None:
+def test_how_long_nodes_may_take(request_: Request, devices: bool, expected_s: float) -> None:
     """The checks' own limit and some; the driver's tool is slow, and is asked about each device."""
-    asked: list[float] = []
-
-    def step(_argv: object, _hosts: object, _text: str, deadline_s: float) -> Result:
-        asked.append(deadline_s)
-        return Result(0, "", "")
-
-    monkeypatch.setattr(steps, "one_task_a_node", step)
-    ask(replace(request_, devices=devices), ["x"], ["n1"])
-    assert asked == [expected_s]
+    assert barrier.deadline_s(replace(request_, devices=devices)) == expected_s

@@ -56,7 +56,7 @@ def prepare(place: Path, said: list[str]) -> Prepare:
             "prechecks": {"deadline_s": 10.0},
             **site,
         }
-        return Preparation(options, Run(7, restart, "ib", allocation), settings, environ or {}, said.append)
+        return Preparation(options, Run(7, restart, "ib", allocation, restart), settings, environ or {}, said.append)
 
     return make
 

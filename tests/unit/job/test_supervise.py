@@ -46,7 +46,7 @@ SRUN = """#!/bin/sh
 cd {directory}
 for file in broken*; do [ ! -e "$file" ] || { rm "$file"; echo "srun: error: no luck" >&2; exit 1; }; done
 case "$*" in
-*" job barrier") while [ "$1" != -- ]; do shift; done; shift; SLURMD_NODENAME=n1 exec "$@" ;;
+*" job guard "*) while [ "$1" != -- ]; do shift; done; shift; SLURM_JOB_ID=7 SLURMD_NODENAME=n1 exec "$@" ;;
 *) echo "$*" >launched ;;
 esac
 """
@@ -71,7 +71,8 @@ def attempted(srun: Path, door: FakeSlurm, *words: str, environ: Mapping[str, st
     options = _parser().parse_args(["supervise", "--slots=1", *words])
     environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "PATH": f"{srun}:/usr/bin:/bin", **(environ or {})}
     site = {"run_directory": str(srun / "run"), "infiniband_partitions": (), "prechecks": {"deadline_s": 30.0}}
-    return Supervisor(options, from_environment(environ, 1), site, door, environ).attempt(Launcher())
+    run = from_environment(environ, 1)
+    return Supervisor(options, run, site, door, environ=environ, launcher=Launcher()).supervise()
 
 
 def test_no_task_starts_without_what_makes_it_differ(srun: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,56 @@
+"""No attempt writes while the next one runs: nodes cut off, dead, or without their slurmd, with and without spares."""
+
+import time
+
+import pytest
+
+from slurm_plugin.sandbox import Sandbox
+from tests.cluster import training
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.mark.parametrize("spares", [1, 0])
+@pytest.mark.parametrize("victim", ["n2", "n1"], ids=["another node", "the batch host"])
+def test_a_node_that_is_cut_off_writes_nothing_once_the_next_attempt_runs(
+    cluster: Sandbox, victim: str, spares: int
+) -> None:
+    """Its ranks live on behind the cut, and reach the job's files; its own guard ends them before the next attempt."""
+    job = training.submit(cluster, f"cut-{victim}-{spares}", spares=spares)
+    training.until_runs(job, 0)
+    cluster.break_node(victim, "network-cut")
+    cut = time.time()
+    training.until_runs(job, 1)
+    assert victim not in training.hosts(job, 1)
+    assert max(write.time for write in training.writes(job) if write.attempt == 0) > cut  # else it proves nothing
+    time.sleep(2)
+    assert training.stop(job) == "COMPLETED"
+    cluster.heal_node(victim)
+    time.sleep(3)
+    training.whole(job)
+
+
+@pytest.mark.parametrize("spares", [1, 0])
+@pytest.mark.parametrize("victim", ["n2", "n1"], ids=["another node", "the batch host"])
+def test_a_node_that_dies(cluster: Sandbox, victim: str, spares: int) -> None:
+    """The job goes on without it: on a spare, or requeued; with its batch host gone, its other nodes see to that."""
+    job = training.submit(cluster, f"dead-{victim}-{spares}", spares=spares)
+    training.until_runs(job, 0)
+    cluster.break_node(victim, "node-dead")
+    job.until(lambda: bool(training.hosts(job, 1)), "attempt 1")
+    training.until_runs(job, 1)
+    assert victim not in training.hosts(job, 1)
+    assert training.stop(job) == "COMPLETED"
+    training.whole(job)
+
+
+@pytest.mark.parametrize("spares", [1, 0])
+def test_a_slurmd_that_dies_leaves_no_ranks_behind(cluster: Sandbox, spares: int) -> None:
+    """Only the daemon is killed: its ranks are ended before the program runs again elsewhere."""
+    job = training.submit(cluster, f"slurmd-{spares}", spares=spares)
+    training.until_runs(job, 0)
+    cluster.break_node("n2", "slurmd-dead")
+    training.until_runs(job, 1)
+    assert "n2" not in training.hosts(job, 1)
+    assert training.stop(job) == "COMPLETED"
+    training.whole(job)
