@@ -1,8 +1,11 @@
 """What a run asks Slurm's controller about its own job, and how long it waits for one that is away."""
 
+import math
 import time
+from collections.abc import Callable
 from typing import Final
 
+from hostfiles import HostfileError, nodelist
 from prechecks.report import OURS
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
@@ -10,6 +13,10 @@ from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.slurm.patience import Patience
 
 AWAY_S: Final = 300.0  # a slurmctld that restarts or fails over; nothing could start or be requeued meanwhile
+
+LOOK_S: Final = 30.0  # nobody of ours asks more often for one job while it waits
+LATE_S: Final = 60.0  # slurmctld looks at its nodes in turns
+SLURMD_TIMEOUT_S: Final = 300.0  # slurm.conf's own default
 
 
 def job(door: Slurm, job_id: int, launcher: Launcher) -> Job | None:
@@ -47,3 +54,24 @@ def time_left(door: Slurm, job_id: int) -> float:
     except SlurmError:
         return float("inf")
     return end.timestamp() - time.time() if end else float("inf")
+
+
+def until_gone(door: Slurm, job_id: int, names: tuple[str, ...], sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Wait until Slurm has seen that these nodes are gone; False where it has not when it should have, or answers not.
+
+    It ends this process meanwhile where the job is not to outlive them.
+    """
+    try:
+        timeout_s = float(door.config()["SlurmdTimeout"].split()[0])
+    except (SlurmError, LookupError, ValueError):
+        timeout_s = SLURMD_TIMEOUT_S
+    for _ in range(math.ceil((timeout_s + LATE_S) / LOOK_S)):
+        sleep(LOOK_S)
+        try:
+            there = set(nodelist.expand(door.job(job_id).nodes or ""))
+            found = door.nodes(names)
+        except (SlurmError, HostfileError):
+            continue
+        if all(name not in there or "DOWN" in found[name].states for name in names if name in found):
+            return True
+    return False

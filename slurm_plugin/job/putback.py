@@ -5,9 +5,20 @@ from typing import Final
 
 from hostfiles import nodelist
 from slurm_plugin import token
-from slurm_plugin.slurm import Slurm, SlurmAwayError, SlurmError
+from slurm_plugin.slurm import Job, Slurm, SlurmAwayError, SlurmError
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT)  # what Slurm ends this process with, before SIGKILL
+
+
+def mark(door: Slurm, job_id: int, restart: int, leave_out: tuple[str, ...], again: int = 0) -> None:
+    """Mark the job's comment, for a requeue that Slurm is about to make. Raises as `put_back`."""
+    job = door.job(job_id)
+    try:
+        door.update_job(job_id, Comment=_marked(job, restart, leave_out, again))
+    except SlurmAwayError:
+        raise
+    except SlurmError:  # see put_back
+        return
 
 
 def put_back(door: Slurm, job_id: int, restart: int, leave_out: tuple[str, ...], again: int = 0) -> bool:
@@ -19,10 +30,7 @@ def put_back(door: Slurm, job_id: int, restart: int, leave_out: tuple[str, ...],
     job = door.job(job_id)
     if job.restarts > restart:
         return False
-    # As the run's end will name them: without those that Slurm has taken out of the job, and will not use anyway.
-    names = nodelist.expand(job.nodes) if job.nodes else []
-    mark = token.Mark(restart, tuple(names.index(name) for name in leave_out if name in names))
-    comment = token.marked(token.counted(job.comment, again=again), mark)
+    comment = _marked(job, restart, leave_out, again)
     try:
         door.update_job(job_id, Comment=comment)
     except SlurmAwayError:
@@ -37,3 +45,10 @@ def put_back(door: Slurm, job_id: int, restart: int, leave_out: tuple[str, ...],
         return True
     door.requeue(job_id)
     return True
+
+
+def _marked(job: Job, restart: int, leave_out: tuple[str, ...], again: int) -> str:
+    """The job's comment, marked. The nodes are named as the run's end will: without those taken out of the job."""
+    names = nodelist.expand(job.nodes) if job.nodes else []
+    places = tuple(names.index(name) for name in leave_out if name in names)
+    return token.marked(token.counted(job.comment, again=again), token.Mark(restart, places))

@@ -22,7 +22,7 @@ from slurm_plugin.job.attempt import Attempts
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.nodes import Nodes
-from slurm_plugin.job.putback import put_back
+from slurm_plugin.job.putback import mark, put_back
 from slurm_plugin.job.run import Run, from_environment, restart_count
 from slurm_plugin.slurm import Slurm, SlurmError, connect
 from slurm_plugin.slurm.patience import Patience
@@ -103,6 +103,7 @@ class Supervisor:
         self.attempts = Attempts(
             options, self.run, site, door, environ=environ, launcher=launcher, nodes=self.nodes, wish=self.wish
         )
+        self.lost: frozenset[str] = frozenset()  # nodes that did not answer at the end of the last attempt
         self.again = 0  # restarts inside allocations, those of the runs before included where they were told of
 
     def _first_attempt(self, restart: int) -> int:
@@ -149,6 +150,7 @@ class Supervisor:
             left, nodes = self._left(attempt.nodes)
             attempt = replace(attempt, told_to_end=self.launcher.told_to_end, nodes=nodes)
             action = decide(attempt, left, self.wish)
+        self.lost = frozenset(name for name, health in attempt.nodes.items() if health.condition == "unreachable")
         self._record(attempt, action, started)
         return action
 
@@ -266,9 +268,17 @@ class Supervisor:
 
     def _requeue(self, action: Action) -> None:
         """Mark the job's comment with this run and the nodes to leave out, then ask Slurm to requeue; Slurm ends us."""
-        run = self.run
+        run, patience = self.run, Patience(controller.AWAY_S, say)
         try:
-            Patience(controller.AWAY_S, say).ask(
+            if lost := tuple(name for name in action.leave_out if name in self.lost):
+                # Put back before Slurm has noticed, the job stays COMPLETING until it does, and on 22.05 the next run has
+                # no GPUs then that a step could use ("Invalid generic resource"). Without --no-kill Slurm ends us here.
+                patience.ask(
+                    lambda: mark(self.door, run.job_id, run.restart, action.leave_out, self.again), repeatable=True
+                )
+                say(f"waiting until Slurm has noticed that {nodelist.fold(lost)} is gone")
+                controller.until_gone(self.door, run.job_id, lost)
+            patience.ask(
                 lambda: put_back(self.door, run.job_id, run.restart, action.leave_out, self.again), repeatable=True
             )
         except (SlurmError, ValueError) as error:

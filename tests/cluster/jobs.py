@@ -72,9 +72,9 @@ class Job:
         out = self.box.run(["scontrol", "-o", "show", "job", str(self.id)]).stdout
         return next(word.removeprefix("ExitCode=") for word in out.split() if word.startswith("ExitCode="))
 
-    def until(self, what: Callable[[], bool], why: str) -> None:
+    def until(self, what: Callable[[], bool], why: str, seconds: float = DEADLINE_S) -> None:
         """Wait for something; fail with the log where it does not come."""
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < deadline, f"{why} did not come; the job is {self.show('T', 'r', 'N')}\n{self.log}"
             time.sleep(0.05)

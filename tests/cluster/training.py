@@ -61,9 +61,9 @@ def hosts(job: Job, attempt: int) -> set[str]:
     return {write.host for write in writes(job) if write.attempt == attempt}
 
 
-def until_runs(job: Job, attempt: int, nodes: int = 2) -> None:
+def until_runs(job: Job, attempt: int, nodes: int = 2, seconds: float = jobs.DEADLINE_S) -> None:
     """Wait until ranks on so many nodes make steps in this attempt."""
-    job.until(lambda: len(hosts(job, attempt)) == nodes, f"attempt {attempt} on {nodes} nodes")
+    job.until(lambda: len(hosts(job, attempt)) == nodes, f"attempt {attempt} on {nodes} nodes", seconds)
 
 
 def stop(job: Job) -> str:
