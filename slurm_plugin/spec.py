@@ -128,6 +128,7 @@ class Spec(_Part, frozen=True, kw_only=True):
     output: FilePath = "%x-%j.out"
     checkpoint: FilePath | None = None
     retries: Retries = 0
+    hold_on_failure: str | None = None
     infiniband: Literal["auto", "yes", "no"] = "auto"
     launch: Literal["node", "task"] = "node"
     tensorflow: TensorFlow | None = None
@@ -182,11 +183,12 @@ def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
         _ = spec.words
     except ValueError as error:
         yield Problem(("command",), f"found {error}")
-    if spec.time is not None:
+    for key in ("time", "hold_on_failure"):
+        text = getattr(spec, key)
         try:
-            durations.seconds(spec.time)
+            _ = text is None or durations.seconds(text)
         except ValueError as error:
-            yield Problem(("time",), f"found {yamltext.found(spec.time)}; accepted: {error}")
+            yield Problem((key,), f"found {yamltext.found(text)}; accepted: {error}")
     yield from _mode_problems(spec)
     for name, value in spec.env.items():
         yield from _env_problems(name, value)

@@ -19,7 +19,7 @@ from hostfiles import nodelist
 from hostfiles.environment import number
 from slurm_plugin import compiled, grant, token
 from slurm_plugin.decide import WHO, Action, Attempt, Health, Phase, decide
-from slurm_plugin.job import barrier, files, itself
+from slurm_plugin.job import barrier, files, hold, itself, saved
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.prepare import Preparation
@@ -88,7 +88,7 @@ class Supervisor:
     def __init__(
         self, options: argparse.Namespace, run: Run, site: Mapping[str, Any], door: Slurm, environ: Mapping[str, str]
     ) -> None:
-        self.options, self.job, self.door = options, run, door
+        self.options, self.job, self.site, self.door = options, run, site, door
         self.files = files.directory(Path.cwd(), run.job_id)
         self.preparation = Preparation(options, run, site, environ, say)
 
@@ -104,7 +104,7 @@ class Supervisor:
         attempt = Attempt("precheck", 1, nodes)
         if why := self._cannot_tell(answers):
             action = Action("fail", 1, why)
-            self._record(attempt, action, started)
+            self._record(attempt, action, started, action.kind)
             return action
         if "fabric" in self.options.prechecks.split(",") and decide(attempt, 1).kind != "requeue":
             attempt = Attempt("precheck", 1, {**nodes, **self._fabric(launcher, reason)})
@@ -120,8 +120,16 @@ class Supervisor:
         if action.kind == "requeue":  # only then does it matter how many are left: Slurm may be away, and be waited for
             left = self._left(launcher)
             action = decide(replace(attempt, told_to_end=launcher.told_to_end), left)
-        self._record(attempt, action, started)
-        return action
+        held = hold.Hold(self.options.hold, self.job, directory=self.files, site=self.site, door=self.door)
+        return held.keep(
+            attempt,
+            action,
+            started,
+            record=self._record,
+            again=lambda: self._run(launcher, hold.REASON, answers),
+            words=self.preparation.words,
+            launcher=launcher,
+        )
 
     def _cannot_tell(self, answers: barrier.Answers | None) -> str:
         """Why the program's tasks could not be told what makes them differ; empty where they can be."""
@@ -146,16 +154,19 @@ class Supervisor:
     def _run(self, launcher: Launcher, reason: str, answers: barrier.Answers | None) -> tuple[Phase, int]:
         """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""
         self.preparation.write(answers)
+        kept = saved.Keeper(self.files, self.preparation, say)
         if self.preparation.hooks:
             step = self.preparation.hook_step(itself.command())
             environ = self.preparation.environment(reason, launched=False)
+            kept.begins("hook", environ)
             if code := launcher.run(step, environ, say, checkpoints=False):
-                return "hook", code
+                return "hook", kept.ended(code)
         environ = self.preparation.environment(reason, launched=True)
+        kept.begins("program", environ)
         launch = self.preparation.launch(environ)
         if launch.argv != self.preparation.words:
             say(f"launch: {launch.shown}")
-        return "program", launcher.run(launch.argv, environ, say)
+        return "program", kept.ended(launcher.run(launch.argv, environ, say))
 
     def _opening(self) -> str:
         """Say which attempt this is; why it is not the first, with the nodes that were left out. Returns the reason."""
@@ -233,7 +244,7 @@ class Supervisor:
             return 0
         return given.left
 
-    def _record(self, attempt: Attempt, action: Action, started: float) -> None:
+    def _record(self, attempt: Attempt, action: Action, started: float, then: str) -> None:
         bad = {name: health.what for name, health in attempt.nodes.items() if health.condition != "ok"}
         fields = {
             "n": self.job.restart,
@@ -244,7 +255,7 @@ class Supervisor:
             "code": attempt.code,
             "cause": action.reason,
             "verdicts": bad,
-            "action": action.kind,
+            "action": then,
         }
         try:
             files.record(self.files, fields)
