@@ -6,7 +6,6 @@
 import argparse
 import os
 import pwd
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final
 from slurm_plugin.errors import MissingError
 from slurm_plugin.job import saved, taskfile
 from slurm_plugin.job.saved import Saved
+from slurm_plugin.modes import Launch
 from slurm_plugin.slurm import process
 
 TASK_FILE_S: Final = 10.0
@@ -88,12 +88,12 @@ def opening(launch: Saved, worker: int) -> list[str]:
     how = f"{who} ended with exit code {launch.code}" if launch.code is not None else f"{who} is still running"
     lines = [
         f"worker-{worker} of job {launch.job} is {launch.nodes[worker]}",
-        f"the command was: {shown(launch.words)}; {how}",
+        f"the command was: {_shown(launch.words)}; {how}",
     ]
     if words := launch.here(worker):
-        lines.append(f"by hand on this node: {shown(words)}")
+        lines.append(f"by hand on this node: {_shown(words)}")
     else:
-        lines.append(f"it was started on worker-0 ({launch.nodes[0]}): {shown(launch.argv)}")
+        lines.append(f"it was started on worker-0 ({launch.nodes[0]}): {_shown(launch.argv)}")
     if launch.state == "failed":
         lines.append(
             f"on all nodes: slurm-plugin rerun {launch.job}; to give them back: slurm-plugin release {launch.job}"
@@ -101,10 +101,8 @@ def opening(launch: Saved, worker: int) -> list[str]:
     return lines
 
 
-def shown(words: tuple[str, ...]) -> str:
-    """Words to be typed again; what would steer a terminal is `?`."""
-    line = shlex.join(words)
-    return "".join(char if char.isprintable() else "?" for char in line)
+def _shown(words: tuple[str, ...]) -> str:
+    return Launch(words, "").shown
 
 
 def _shell() -> str:

@@ -5,6 +5,7 @@ write; what it does stands in `hold.json`, for them and for `why`. Both are in t
 file stands there from the start, and is opened at each look: so a file server is asked anew, and gives no old answer.
 """
 
+import errno
 import json
 import os
 import stat
@@ -193,9 +194,17 @@ def requested(directory: Path) -> str:
 
 
 def request(directory: Path, word: str) -> None:
-    """Put a request before a held job's supervisor. Raises OSError: FileNotFoundError where none is held there."""
-    fd = os.open(directory / REQUEST, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Put a request before a held job's supervisor. Raises OSError: FileNotFoundError where none is held there.
+
+    Root may do so as well, in a directory of the user's: nothing but a plain file that stands there alone is written.
+    """
+    path = directory / REQUEST
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            raise OSError(errno.EINVAL, "not as we made it", str(path))
+        os.ftruncate(fd, 0)
         os.write(fd, f"{word}\n".encode())
     finally:
         os.close(fd)

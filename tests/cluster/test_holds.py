@@ -18,6 +18,25 @@ HELD = "[slurm_plugin] held for debugging until "
 SHOW = "echo $RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $SLURM_PLUGIN_ATTEMPT ${SLURM_STEP_ID-none} $(pwd) $(hostname)"
 
 
+# A user at a terminal: types when the shell has opened, and shows what came back.
+TYPES = """
+import os, pty, sys
+pid, terminal = pty.fork()
+if not pid:
+    os.execvp("slurm-plugin", ["slurm-plugin", "shell", *sys.argv[1:]])
+seen, typed = b"", False
+try:
+    while more := os.read(terminal, 4096):
+        seen += more
+        if b"on all nodes" in seen and not typed:
+            typed = os.write(terminal, b"tty; echo on $(hostname); exit 11\\n")
+except OSError:
+    pass
+sys.stdout.buffer.write(seen)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
 def held(box: Sandbox, name: str, **spec: Any) -> Job:
     """A job of alice's that has failed, and is held."""
     job = submit(box, name, **{"command": FAILS, "hold_on_failure": "1h", **spec})
@@ -102,6 +121,15 @@ def test_a_shell_on_a_worker(cluster: Sandbox) -> None:
     assert job.state == "RUNNING"
     (launch,) = (job.directory / ".slurm_plugin").glob("*/launch.json")
     assert launch.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_shell_at_a_terminal(cluster: Sandbox) -> None:
+    """It has one of its own on the worker, and passes its exit code on."""
+    job = held(cluster, "terminal")
+    done = cluster.run(["python3", "-c", TYPES, str(job.id), "worker-1"], check=False)
+    assert done.returncode == 11, done.stdout
+    assert "/dev/pts/" in done.stdout
+    assert "\non n2\n" in done.stdout
 
 
 def test_released(cluster: Sandbox, site: dict[str, Any]) -> None:

@@ -279,6 +279,20 @@ def test_a_request_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert hold.requested(tmp_path) == ""
 
 
+def test_a_request_is_written_into_no_other_file(tmp_path: Path) -> None:
+    """Root may ask, too: a link that the user put there leads it nowhere."""
+    (tmp_path / "precious").write_text("x" * 100)
+    for link in (os.symlink, os.link):
+        link(tmp_path / "precious", tmp_path / hold.REQUEST)
+        with pytest.raises(OSError, match=r"symbolic links|not as we made it"):
+            hold.request(tmp_path, "release")
+        (tmp_path / hold.REQUEST).unlink()
+    assert (tmp_path / "precious").read_text() == "x" * 100
+    (tmp_path / hold.REQUEST).write_text("something longer than that\n")
+    hold.request(tmp_path, "rerun")
+    assert hold.requested(tmp_path) == "rerun"
+
+
 def test_files_are_their_owners(held: Held) -> None:
     """Only the job's user may ask for something."""
     modes = []
