@@ -134,7 +134,7 @@ class Hold:
 
     def _begin(self, found: Terms, action: Action, words: tuple[str, ...]) -> None:
         commands = ", ".join(f"slurm-plugin {verb} {self._job_id}" for verb in ("shell", *REQUESTS))
-        told = f"{action.reason}; exit code {action.code} of: {_shown(words)}"
+        told = f"{action.reason}; exit code {action.code}; the command: {_shown(words)}"
         try:  # before anybody can see that the job is held: what is asked from then on counts
             taskfile.write(str(self._directory), REQUEST, "")
         except OSError as error:

@@ -75,7 +75,7 @@ def test_a_failed_program_is_mended_and_run_again(cluster: Sandbox) -> None:
     job = held(cluster, "mended", accelerators={"gpu": 2})
     (line,) = [line for line in job.log.splitlines() if line.startswith(HELD)]
     assert line.endswith(
-        f" UTC: the program failed with exit code 5; its nodes are fine; exit code 5 of: {FAILS}; try: "
+        f" UTC: the program failed with exit code 5; its nodes are fine; exit code 5; the command: {FAILS}; try: "
         f"slurm-plugin shell {job.id}, slurm-plugin rerun {job.id}, slurm-plugin release {job.id}"
     )
     assert job.state == "RUNNING"

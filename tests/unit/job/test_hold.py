@@ -116,7 +116,7 @@ def test_released(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("[slurm_plugin] held for debugging until 2")
     assert first.endswith(
-        f" UTC: {FAILED.reason}; exit code 5 of: python train.py;"
+        f" UTC: {FAILED.reason}; exit code 5; the command: python train.py;"
         " try: slurm-plugin shell 7, slurm-plugin rerun 7, slurm-plugin release 7"
     )
     assert last == "[slurm_plugin] the hold is over: it was released with slurm-plugin release"
