@@ -9,6 +9,9 @@ NODE_SIDE = {
     "hook": "slurm_plugin.hooks",
     "hosts": "slurm_plugin.job.hosts",
     "job": "slurm_plugin.job",
+    "release": "slurm_plugin.byhand.release",
+    "rerun": "slurm_plugin.byhand.rerun",
+    "shell": "slurm_plugin.byhand.shell",
     "why": "slurm_plugin.byhand.why",
 }
 

@@ -4,11 +4,11 @@ The file is the job's user's: nothing in it is taken for granted, and what is mi
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 HEAD: Final = ("ATTEMPT", "START", "TOOK", "NODES", "CODE", "THEN", "BECAUSE")
-THEN: Final[Mapping[str, str]] = {"requeue": "requeued", "fail": "failed", "finish": "ended"}
+THEN: Final[Mapping[str, str]] = {"requeue": "requeued", "fail": "failed", "finish": "ended", "hold": "held"}
 
 
 def rows(attempts: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -46,6 +46,12 @@ def took(seconds: float) -> str:
         if seconds < above:
             return f"{seconds // first:.0f} {small[0]} {seconds % first // second:.0f} {small[1]}"
     return f"{seconds // 86400:.0f} d {seconds % 86400 // 3600:.0f} h"
+
+
+def utc(text: Any) -> str:
+    """A recorded time for people; `?` for what is none."""
+    found = _time(text)
+    return found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if found else "?"
 
 
 def _time(text: Any) -> datetime | None:

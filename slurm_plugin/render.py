@@ -86,6 +86,8 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
     if spec.mode == "ascend":
         yield f"--messages={shape.options.messages}"
         yield from () if shape.options.table else ("--no-table",)
+    if spec.hold_on_failure:
+        yield f"--hold={durations.seconds(spec.hold_on_failure)}"
     if spec.prechecks:
         yield f"--prechecks={','.join(spec.prechecks)}"
     if spec.spares or spec.least < spec.nodes:

@@ -13,7 +13,7 @@ from hostfiles import HostfileError, nodelist
 from prechecks import setting
 from prechecks.setting import Setting
 from slurm_plugin import compiled as deployed
-from slurm_plugin import validate, yamltext
+from slurm_plugin import durations, validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
 from slurm_plugin.token import MAX_RETRIES
@@ -34,6 +34,9 @@ Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES, description=f"a whole number
 Size = Annotated[str, Meta(pattern=rf"^{_SIZE.pattern}\Z", description="a size such as 512MB, 32GB or 1.5TB")]
 Seconds = Annotated[str, Meta(pattern=rf"^{_SECONDS.pattern}\Z", description="a time such as 10s or 2m")]
 Device = Annotated[str, Meta(pattern=r"^/[^%]*%d[^%]*\Z", description="a path with %d for the GPU's number")]
+Hold = Annotated[
+    str, Meta(pattern=r"^(0|[1-9][0-9]{0,6}[smhd])\Z", description="a time such as 30m, 4h or 2d; 0: none")
+]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\0\n]*\Z", description="an absolute path")]
 # Root's hooks hold these without quotes.
@@ -111,9 +114,10 @@ class SiteConfig(Record, frozen=True):
 
     infiniband_partitions: tuple[str, ...] = ()
     max_retries: Retries = MAX_RETRIES
+    max_hold: Hold = "4h"  # of a job's nodes after its command has failed
     drain_cap: Share = 0.1  # of a partition's nodes, and at least one, may be out by our doing
     dry_run: Literal["yes", "no"] = "no"  # yes: nothing is drained or resumed; what would be is logged
-    notify: PlainPath | None = None  # called for each drain and resume: COMMAND EVENT NODE WORDS
+    notify: PlainPath | None = None  # called for each drain, resume and hold: COMMAND EVENT NODE|JOB WORDS
     metrics_directory: PlainPath | None = None  # of node_exporter's textfile collector
     periodic: Periodic = Periodic()
     prechecks: Prechecks = Prechecks()
@@ -196,6 +200,7 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
         "site_file": source and source._asdict(),
         "infiniband_partitions": list(config.infiniband_partitions),
         "max_retries": config.max_retries,
+        "max_hold_s": durations.seconds(config.max_hold) if config.max_hold != "0" else 0,
         "drain_cap": config.drain_cap,
         "dry_run": config.dry_run == "yes",
         "notify": config.notify or "",

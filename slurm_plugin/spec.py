@@ -133,6 +133,7 @@ class Spec(_Part, frozen=True, kw_only=True):
     min_nodes: Nodes | None = None
     grace: str | None = None
     hang_timeout: str | None = None
+    hold_on_failure: str | None = None
     infiniband: Literal["auto", "yes", "no"] = "auto"
     launch: Literal["node", "task"] = "node"
     tensorflow: TensorFlow | None = None
@@ -202,7 +203,7 @@ def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
         _ = spec.words
     except ValueError as error:
         yield Problem(("command",), f"found {error}")
-    for key in ("time", "grace", "hang_timeout"):
+    for key in ("time", "grace", "hang_timeout", "hold_on_failure"):
         value = getattr(spec, key)
         try:
             _ = value is None or durations.seconds(value)

@@ -14,7 +14,7 @@ import prechecks
 from hostfiles import HostfileError, nodelist
 from prechecks.report import JOBS, OURS
 from slurm_plugin import grant as grants
-from slurm_plugin import reasons, token
+from slurm_plugin import history, reasons, token
 from slurm_plugin.after_run import WAITING, is_uncounted
 from slurm_plugin.grant import Grant
 from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, OUT_OF_SERVICE, Job, Node
@@ -27,6 +27,7 @@ A_PROLOG_S: Final = 90.0  # more than the checks and our questions to Slurm take
 EVENTS: Final = frozenset(check.item for check in prechecks.CHECKS if check.event)
 PERIODIC: Final = frozenset(check.item for check in prechecks.CHECKS if "periodic" in check.hooks)
 ITEMS: Final = {check.item.replace(".", " "): check.item for check in prechecks.CHECKS}
+_FOLLOWED: Final = {"requeue": "; then it was requeued", "fail": "; then it failed", "hold": "; then it was held"}
 NO_ATTEMPT: Final = "no attempts.jsonl of it can be read here; it stands in its working directory"
 
 
@@ -41,14 +42,20 @@ class Answer:
     then: tuple[str, ...]
 
 
-def of_job(job: Job, nodes: Mapping[str, Node], attempts: Attempts | None) -> Answer:
-    """Why this job is as it is. `nodes`: those that it had or leaves out; `attempts`: None where they are not known."""
+def of_job(
+    job: Job, nodes: Mapping[str, Node], attempts: Attempts | None, held: Mapping[str, Any] | None = None
+) -> Answer:
+    """Why this job is as it is. `nodes`: those that it had or leaves out; `attempts`: None where they are not known;
+    `held`: what its supervisor noted of the hold that it is in."""
     given = grants.parse(job.admin_comment)
     blamed = naming(nodes.values(), job.id)
     if job.state in ENDED:
         now, then = _ended(job, given, blamed, attempts)
     else:
         now, then = _between(job) if job.state in reasons.BETWEEN or job.state not in WAITING else _waits(job, given)
+    if held is not None:
+        more, verbs = _held(job, held)
+        now, then = f"{now}; {more}", [*verbs, *then]
     restarts = tuple(_restarts(job, given, blamed))
     left_out = (f"it leaves out {job.excluded}",) if job.excluded else ()
     out = tuple(f"{node.name} is out: {_bare(node.standing_reason)}" for node in blamed)
@@ -143,6 +150,13 @@ def _between(job: Job) -> tuple[str, list[str]]:
     return row.says + (f": {job.nodes}" if job.nodes else ""), then
 
 
+def _held(job: Job, held: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """A job that is kept for debugging; the file is the user's, so nothing in it is taken for granted."""
+    verbs = [f"slurm-plugin {verb} {job.id}" for verb in ("shell", "rerun", "release")]
+    until, cause = history.utc(held.get("until")), held.get("cause", "?")
+    return f"its command has failed, and it is held for debugging until {until}: {cause}", verbs
+
+
 def _ended(job: Job, given: Grant | None, blamed: list[Node], attempts: Attempts | None) -> tuple[str, list[str]]:
     """A job that ended: the last attempt knows best, then the grant, then a node that names it, then Slurm."""
     last = attempts[-1] if attempts and attempts[-1].get("n") == job.restarts else None
@@ -198,7 +212,7 @@ def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node]) -> Iterable
 def _attempt(fields: Mapping[str, Any]) -> str:
     """A line of attempts.jsonl; the file is the user's, so nothing in it is taken for granted."""
     said = {name: str(fields.get(name, "?")) for name in ("n", "nodes", "start", "end", "cause", "action")}
-    followed = {"requeue": "; then it was requeued", "fail": "; then it failed"}.get(said["action"], "")
+    followed = _FOLLOWED.get(said["action"], "")
     when = f"{said['start'][:19].replace('T', ' ')} to {said['end'][11:19]}"
     return f"attempt {said['n']} on {said['nodes']}, {when}: {said['cause']}{followed}"
 

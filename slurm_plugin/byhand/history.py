@@ -10,12 +10,12 @@ from typing import Any
 
 from slurm_plugin import history
 from slurm_plugin.byhand import screen, situation
-from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.job import files
+from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.job import files, hold
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, connect
 
 DEADLINE_S = 10.0
-COLOURS: Mapping[str, str] = {"requeued": "yellow", "failed": "red", "ended": ""}
+COLOURS: Mapping[str, str] = {"requeued": "yellow", "failed": "red", "held": "red", "ended": ""}
 
 
 class NoAttemptError(SlurmPluginError):
@@ -29,12 +29,7 @@ def main(args: list[str]) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
-    if not (options.job.isdecimal() and options.job.isascii()):
-        raise UsageError(
-            f"{screen.printable(options.job)!r} is no job\n"
-            "  accepted is a job's number such as 17 (of a task of an array: squeue -j 17_3 -o %A)"
-        )
-    job_id, door = int(options.job), connect(deadline_s=DEADLINE_S)
+    job_id, door = situation.job_number(options.job), connect(deadline_s=DEADLINE_S)
     try:
         job = door.job(job_id)
         workdir = situation.work_directory(door, job_id) or options.directory
@@ -46,11 +41,13 @@ def _main(options: argparse.Namespace) -> int:
             f"no attempt of job {job_id} stands in {workdir / files.OURS / str(job_id) / files.ATTEMPTS}\n"
             f"  try in its working directory, or: slurm-plugin history {job_id} --directory DIR"
         )
+    held = hold.now(job, workdir / files.OURS / str(job_id)) if job else None
     if options.json:
         state = {} if job is None else {"state": job.state, "nodes": job.nodes, "restarts": job.restarts}
+        state |= {"held_until": held.get("until")} if held else {}
         print(json.dumps({"v": 1, "job": job_id, **state, "attempts": attempts or []}))
     else:
-        show(attempts or [], job)
+        show(attempts or [], job, held)
     return 0
 
 
@@ -66,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def show(attempts: Sequence[Mapping[str, Any]], job: Job | None) -> None:
+def show(attempts: Sequence[Mapping[str, Any]], job: Job | None, held: Mapping[str, Any] | None = None) -> None:
     """A table with a line below each attempt for every node that was found unfit, and what the job does now."""
     on = screen.coloured()
     table = [tuple(map(screen.printable, row)) for row in history.rows(attempts)]
@@ -82,4 +79,5 @@ def show(attempts: Sequence[Mapping[str, Any]], job: Job | None) -> None:
     if job and job.state not in ENDED:
         where = f" on {job.nodes}" if job.nodes else ""
         why = f" ({job.reason})" if job.reason and not job.nodes else ""
-        print(screen.printable(f"now: {job.state}{where}{why}, attempt {job.restarts}"))
+        kept = f", held for debugging until {history.utc(held.get('until'))}" if held else ""
+        print(screen.printable(f"now: {job.state}{where}{why}, attempt {job.restarts}{kept}"))

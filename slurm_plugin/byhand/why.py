@@ -14,7 +14,7 @@ from hostfiles import nodelist
 from slurm_plugin import why
 from slurm_plugin.byhand import screen, situation
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.job import files
+from slurm_plugin.job import files, hold
 from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError, connect
 from slurm_plugin.why import Answer
 
@@ -100,8 +100,10 @@ def _job(job_id: int, door: Slurm, directory: Path) -> Answer:
             f"  no node is drained because of it, and {directory / files.OURS / str(job_id)} does not tell of it\n"
             f"  try in its working directory, or: sacct -j {job_id}"
         ) from error
-    workdir = situation.work_directory(door, job_id)
-    return why.of_job(job, _nodes(door, why.unavailable(job)), files.history(workdir or directory, job_id))
+    workdir = situation.work_directory(door, job_id) or directory
+    nodes = _nodes(door, why.unavailable(job))
+    held = hold.now(job, workdir / files.OURS / str(job_id))
+    return why.of_job(job, nodes, files.history(workdir, job_id), held)
 
 
 def _node(name: str, door: Slurm) -> Answer:

@@ -1,4 +1,7 @@
-"""What a batch script calls: `job supervise` on the first node, `job guard` and `job prestart` on every node."""
+"""What a batch script calls: `job supervise` on the first node, `job guard` and `job prestart` on every node.
+
+`job enter` is the node's side of `slurm-plugin shell`.
+"""
 
 import argparse
 import io
@@ -31,6 +34,10 @@ def main(args: list[str]) -> int:
             if code := prestart.run(request, os.environ):
                 time.sleep(HEARD_S)
             return code
+        if options.verb == "enter":
+            from slurm_plugin.job.enter import main as enter  # noqa: PLC0415
+
+            return enter(options)
         from slurm_plugin.job.supervise import main as supervise  # noqa: PLC0415
 
         return supervise(options)
@@ -61,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--hang-timeout", type=float, default=0.0, help="seconds without a word; 0: for ever")
     supervise.add_argument("--infiniband", choices=("auto", "yes", "no"), default="auto")
     supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
+    supervise.add_argument("--hold", type=int, default=0, metavar="S", help="keep the nodes so long after a failure")
     supervise.add_argument("--prechecks", default="", help="checks that this job asks for besides the site's: fabric")
     supervise.add_argument("--ps", type=int, default=0, help="mode tensorflow: parameter servers")
     supervise.add_argument("--chief", action="store_true", help="mode tensorflow: rank 0 is a chief")
@@ -79,4 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     prestart.add_argument("--directory", required=True, help="the run's directory in it, by name")
     prestart.add_argument("--python", default="python3", help="what runs a .py")
     prestart.add_argument("files", nargs="+", metavar="FILE", help="after --: the hooks, in order")
+    enter = verbs.add_parser("enter", help="run on one node by slurm-plugin shell: a shell as the launch was there")
+    enter.add_argument("--directory", required=True, help="the job's own")
+    enter.add_argument("--worker", type=int, required=True, metavar="N", help="which of its nodes, from 0")
     return parser

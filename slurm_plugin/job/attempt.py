@@ -9,7 +9,7 @@ from typing import Any, Final
 import prechecks
 from hostfiles import nodelist
 from slurm_plugin.decide import BAD, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
-from slurm_plugin.job import barrier, controller, itself, part, progress
+from slurm_plugin.job import barrier, controller, itself, part, progress, saved
 from slurm_plugin.job.guards import Guards
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
@@ -169,16 +169,26 @@ class Attempts:
         """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""
         preparation = self.preparation
         preparation.write(only(self.answers, self.on) if self.answers else None)
+        kept = saved.Keeper(preparation.directory, preparation, say)
         if preparation.hooks:
             step = preparation.hook_step(itself.command())
             environ = preparation.environment(reason, launched=False)
+            kept.begins("hook", environ)
             if code := self.launcher.run(step, environ, say, checkpoints=False):
-                return "hook", code
+                return "hook", kept.ended(code)
         environ = preparation.environment(reason, launched=True)
+        kept.begins("program", environ)
         launch = preparation.launch(environ)
         if launch.argv != preparation.words:
             say(f"launch: {launch.shown}")
-        return "program", self.launcher.run(launch.argv, environ, say, look=watcher.look if watcher else None)
+        look = watcher.look if watcher else None
+        return "program", kept.ended(self.launcher.run(launch.argv, environ, say, look=look))
+
+    def by_hand(self, reason: str) -> tuple[Phase, int]:
+        """The hooks and the program once more on the same nodes, as somebody wishes who looks at them himself."""
+        if self.options.retries:
+            self.nodes.wipe()
+        return self._started(reason, None)
 
     def _interrupted(self, guards: Guards, found: Interruption) -> int:
         """End a program that is still there: with time to save where it may, else at once. Its exit code."""

@@ -58,7 +58,19 @@ def history(workdir: Path, job_id: int) -> list[dict[str, Any]] | None:
 
     It is the user's file, and root may ask: no link is followed to it, a pipe in its place holds nobody up.
     """
-    path = workdir / OURS / str(job_id) / ATTEMPTS
+    text = _text(workdir / OURS / str(job_id) / ATTEMPTS)
+    if text is None:
+        return None
+    return [found for line in text.splitlines() if isinstance(found := _object(line), dict)]
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The one JSON object of such a file; None where it cannot be read, or is none."""
+    found = _object(_text(path) or "")
+    return found if isinstance(found, dict) else None
+
+
+def _text(path: Path) -> str | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -67,10 +79,9 @@ def history(workdir: Path, job_id: int) -> list[dict[str, Any]] | None:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
         with open(fd, encoding="utf-8", errors="replace", closefd=False) as file:
-            lines = file.read(MOST_BYTES).splitlines()
+            return file.read(MOST_BYTES)
     finally:
         os.close(fd)
-    return [found for line in lines if isinstance(found := _object(line), dict)]
 
 
 def _object(line: str) -> Any:

@@ -17,6 +17,7 @@ from typing import IO
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
 from slurm_plugin.job import barrier, guard
+from slurm_plugin.job.wipe import SPARED
 from slurm_plugin.slurm import steps
 
 SLICE_S = 0.2  # how long we wait at most before we look whether we are told to end
@@ -24,7 +25,6 @@ COMPLAINT_BYTES = 4000
 CLOSE_S = 2.0
 MARGIN_S = 2.0
 PIPE_BYTES = 1 << 20
-_SPARED = {"SLURM_PLUGIN_SPARED": "1"}
 
 
 class Guards:
@@ -51,7 +51,7 @@ class Guards:
         self._beating: Thread | None = None
         self._last_beat = clock()
         self._complaint = b""
-        environ = {**steps.answering_environment(os.environ if environ is None else environ), **_SPARED}
+        environ = {**steps.answering_environment(os.environ if environ is None else environ), **SPARED}
         try:
             self._process = subprocess.Popen(
                 steps.on_each_node(command, self.hosts, survive=True),

@@ -35,9 +35,9 @@ class Nodes:
 
     def ask(self, request: barrier.Request) -> barrier.Answers:
         """Every node's answer to a question, in the log too."""
+        if self._guards is not None and not self._guards.alive:
+            self._guards = Guards(self.command, self._guards.hosts)
         guards = self.guards
-        if not guards.alive:
-            self._guards = guards = Guards(self.command, guards.hosts)
         said, complaint = guards.ask(barrier.text(request), barrier.deadline_s(request), self.give_up)
         return barrier.answers(self.names, said, complaint)
 

@@ -17,7 +17,7 @@ from hostfiles import HostfileError, nodelist
 from hostfiles.environment import number
 from slurm_plugin import after_run, compiled, grant, token
 from slurm_plugin.decide import IN_A_ROW, Action, Attempt, Health, Wish, decide
-from slurm_plugin.job import controller, files, itself, turn
+from slurm_plugin.job import controller, files, hold, itself, turn
 from slurm_plugin.job.attempt import Attempts
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
@@ -94,7 +94,7 @@ class Supervisor:
         environ: Mapping[str, str],
         launcher: Launcher,
     ) -> None:
-        self.options, self.door, self.launcher = options, door, launcher
+        self.options, self.site, self.door, self.launcher = options, site, door, launcher
         self.files = files.directory(Path.cwd(), run.job_id)
         self.run = replace(run, attempt=self._first_attempt(run.restart))
         wanted = options.nodes or len(run.nodes)
@@ -139,20 +139,25 @@ class Supervisor:
         found = self.attempts.make(self.run, reason)
         if isinstance(found, Action):
             if found.kind != "finish":
-                self._record(Attempt("precheck", found.code, {}), found, started)
+                self._record(Attempt("precheck", found.code, {}), found, started, found.kind)
             return found
         attempt = replace(found, in_a_row=self._in_a_row())
         action = decide(attempt, 1, self.wish)
-        if action.kind in (
-            "again",
-            "requeue",
-        ):  # only then it matters how many are left: Slurm may be away, and waited for
+        if action.kind in ("again", "requeue"):  # only then it matters how many are left: Slurm may be away
             left, nodes = self._left(attempt.nodes)
             attempt = replace(attempt, told_to_end=self.launcher.told_to_end, nodes=nodes)
             action = decide(attempt, left, self.wish)
         self.lost = frozenset(name for name, health in attempt.nodes.items() if health.condition == "unreachable")
-        self._record(attempt, action, started)
-        return action
+        held = hold.Hold(self.options.hold, self.run, directory=self.files, site=self.site, door=self.door)
+        return held.keep(
+            attempt,
+            action,
+            started,
+            record=self._record,
+            again=lambda: self.attempts.by_hand(hold.REASON),
+            words=self.attempts.preparation.words,
+            launcher=self.launcher,
+        )
 
     def _take_turn(self) -> None:
         try:
@@ -232,7 +237,7 @@ class Supervisor:
         self.again = max(self.again, given.again, told.again if told else 0)
         return given.told(self.again).left, nodes
 
-    def _record(self, attempt: Attempt, action: Action, started: float) -> None:
+    def _record(self, attempt: Attempt, action: Action, started: float, then: str) -> None:
         bad = {name: health.what for name, health in attempt.nodes.items() if health.condition != "ok"}
         fields = {
             "n": self.run.attempt,
@@ -244,7 +249,7 @@ class Supervisor:
             "cause": action.reason,
             "progress": attempt.progress,
             "verdicts": bad,
-            "action": action.kind,
+            "action": then,
         }
         try:
             files.record(self.files, fields)
@@ -271,8 +276,8 @@ class Supervisor:
         run, patience = self.run, Patience(controller.AWAY_S, say)
         try:
             if lost := tuple(name for name in action.leave_out if name in self.lost):
-                # Put back before Slurm has noticed, the job stays COMPLETING until it does, and on 22.05 the next run has
-                # no GPUs then that a step could use ("Invalid generic resource"). Without --no-kill Slurm ends us here.
+                # Put back before Slurm has noticed, the job stays COMPLETING until it does, and on 22.05 no step of the
+                # next run gets a GPU then ("Invalid generic resource"). Without --no-kill Slurm ends us here.
                 patience.ask(
                     lambda: mark(self.door, run.job_id, run.restart, action.leave_out, self.again), repeatable=True
                 )

@@ -10,7 +10,8 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
-SPARED = b"SLURM_PLUGIN_SPARED=1"  # in the environment of what outlives an attempt: guards, and people's own shells
+SPARED = {"SLURM_PLUGIN_SPARED": "1"}  # in the environment of what outlives an attempt: guards, people's own shells
+_SPARED = b"SLURM_PLUGIN_SPARED=1"
 PAUSE_S = 0.01
 _CHUNK = 1 << 16
 
@@ -44,7 +45,7 @@ def of_job(job_id: int, directory: str, keep: Collection[int]) -> Iterator[int]:
                 continue
             environ = _read(f"/proc/{name}/environ").split(b"\0")
             # A zombie's is empty, and so is that of one that cannot be read; its cgroup still says whose it is.
-            if SPARED in environ or _dead(name):
+            if _SPARED in environ or _dead(name):
                 continue
             if any(word in environ for word in words) or group in _read(f"/proc/{name}/cgroup"):
                 yield int(name)

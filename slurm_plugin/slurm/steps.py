@@ -1,13 +1,15 @@
-"""Steps inside our own allocation: srun, started from the batch script's node."""
+"""Steps inside an allocation: our own, by srun from the batch script's node, or a running job's, from anywhere."""
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm.process import Result, run
+from slurm_plugin.slurm.process import Result, run, submitting_environment
 
 # "srun: error: n2: task 1: Exited with exit code 5", "srun: error: n[1-2]: tasks 0-1: Segmentation fault (core dumped)"
 _TASK_ENDED = re.compile(
@@ -85,3 +87,23 @@ def one_task_a_node(
 def answering_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment without what would keep the tasks of a step from being asked, or their answers from us."""
     return {name: value for name, value in environ.items() if name not in _NO_ANSWERS}
+
+
+def beside(argv: Sequence[str], job_id: int, node: str, *, terminal: bool) -> list[str]:
+    """The words that run `argv` once on a node of a job that runs, beside whatever it runs there, from any machine.
+
+    Without --overlap the step would wait for the one that is there to end. `terminal`: the task gets one of its own.
+    """
+    step = ["srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mpi=none"]
+    return [*step, "--export=ALL", "--chdir=/", *(["--pty"] if terminal else []), "--", *argv]
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Go on as this step, which then has our terminal, our exit code and whatever signals we are sent.
+
+    Without what the job, in which we may be, told its own steps. Raises MissingError where there is no srun.
+    """
+    program = shutil.which(argv[0])
+    if not program:
+        raise MissingError(f"{argv[0]} was not found on the PATH\n  install Slurm's client commands")
+    os.execve(program, list(argv), submitting_environment(os.environ))  # noqa: S606 - an argument list, as ever

@@ -29,6 +29,26 @@ def test_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert history.verdicts(FIRST) == [("n2", "gpu-check: 1 of 2 GPUs")]
 
 
+def test_a_failure_that_is_held() -> None:
+    """What followed is the hold."""
+    assert history.rows([{**FIRST, "action": "hold"}])[1][5] == "held"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("2026-11-21T10:00:00+00:00", "2026-11-21 10:00:00 UTC"),
+        ("2026-11-21T12:00:00.9+02:00", "2026-11-21 10:00:00 UTC"),
+        ("2026-11-21T10:00:00", "?"),
+        (None, "?"),
+        ("soon\x1b", "?"),
+    ],
+)
+def test_a_time_for_people(text: object, shown: str) -> None:
+    """In one zone; what is no time with a zone is a question mark."""
+    assert history.utc(text) == shown
+
+
 @pytest.mark.parametrize(
     "attempt",
     [{}, {"n": None, "start": 7, "end": [], "verdicts": "x"}, {"start": "2026-11-21T10:00:00", "end": "later"}],

@@ -132,6 +132,8 @@ def test_who_calls_os_to_start_something() -> None:
         "job/turn.py": {"fork"},
         "hooks/node_directory.py": {"spawnv"},
         "hooks/notify.py": {"fork", "posix_spawn"},  # the site's own command
+        "job/enter.py": {"execve"},  # the user's shell on a worker
+        "slurm/steps.py": {"execve"},  # the srun that brings a user there
         "cli/sandbox.py": {"execve"},  # a shell inside the sandbox
     }
 

@@ -35,6 +35,7 @@ time: 2d
 output: logs/%x-%j.out
 checkpoint: /scratch/ada/checkpoints/
 retries: 3
+hold_on_failure: 4h
 infiniband: yes
 """
 SCRIPTS = {
@@ -121,7 +122,7 @@ def test_every_word_reaches_supervise_as_it_was_written(tmp_path: Path) -> None:
     assert run(script(spec, Site(str(tmp_path), str(tmp_path / "slurm-plugin"))), tmp_path) == [
         str(workdir),
         "it's $HOME, `date`\nand a second line\n#SBATCH --comment=x",
-        *("job", "supervise", "--mode=pytorch", "--retries=3", "--slots=8", "--infiniband=yes"),
+        *("job", "supervise", "--mode=pytorch", "--hold=14400", "--retries=3", "--slots=8", "--infiniband=yes"),
         *("--checkpoint=/scratch/ada/checkpoints", "--"),
         *("/opt/conda/envs/train/bin/python", "train.py", "--name", "two words", "--note", "it's"),
     ]

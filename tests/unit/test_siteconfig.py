@@ -33,6 +33,7 @@ def test_defaults_compiled() -> None:
         "site_file": None,
         "infiniband_partitions": [],
         "max_retries": 128,
+        "max_hold_s": 14400,
         "drain_cap": 0.1,
         "dry_run": False,
         "notify": "",
@@ -116,6 +117,7 @@ def test_all_keys(tmp_path: Path) -> None:
         """
         infiniband_partitions: [ib, ib2]
         max_retries: 5
+        max_hold: 30m
         drain_cap: 0.5
         dry_run: yes
         notify: /etc/slurm/notify
@@ -162,6 +164,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "site_file": None,
         "infiniband_partitions": ["ib", "ib2"],
         "max_retries": 5,
+        "max_hold_s": 1800,
         "drain_cap": 0.5,
         "dry_run": True,
         "notify": "/etc/slurm/notify",
@@ -247,6 +250,8 @@ def test_all_keys(tmp_path: Path) -> None:
         ("periodic: {passes: 0}", "periodic.passes: found '0'; accepted: a whole number from 1"),
         ("drain_cap: 10", "drain_cap: found '10'; accepted: a number from 0 to 1"),
         ("max_retries: 129", "max_retries: found '129'; accepted: a whole number from 0 to 128"),
+        ("max_hold: 4", "max_hold: found '4'; accepted: a time such as 30m, 4h or 2d; 0: none"),
+        ("max_hold: 0h", "max_hold: found '0h'; accepted: a time such as 30m, 4h or 2d; 0: none"),
         ("max_retries: -1", "max_retries: found '-1'; accepted: a whole number from 0 to 128"),
         ("infiniband_partitions: ib", "infiniband_partitions: found 'ib'; accepted: "),
         ("prechecks: {disk_size: {root: 1GB}}", "prechecks.disk_size: unknown key; accepted: "),
@@ -340,3 +345,9 @@ def test_no_time(text: str) -> None:
     """Anything else is refused."""
     with pytest.raises(ValueError, match="is no time"):
         seconds(text)
+
+
+def test_a_site_without_holds(tmp_path: Path) -> None:
+    """0 is a length of time here, the one without a unit."""
+    (tmp_path / "site.yaml").write_text("max_hold: 0\n")
+    assert siteconfig.compiled(siteconfig.load(tmp_path / "site.yaml"))["max_hold_s"] == 0

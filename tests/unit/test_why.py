@@ -50,6 +50,20 @@ def test_a_job_that_runs_again() -> None:
     )
 
 
+def test_a_job_that_is_held() -> None:
+    """That its command has failed, until when it is held, and the three commands before all others."""
+    held = {"until": "2026-03-01T13:30:00+00:00", "cause": "the program failed with exit code 5; its nodes are fine"}
+    runs = job(state="RUNNING", nodes="n[1-2]", start_time=AT, reason="", restarts=0)
+    found = why.of_job(runs, {}, [{**FIRST, "action": "hold"}], held)
+    assert found.lines[0] == (
+        "it runs on n[1-2] since 2026-03-01 09:30:00 UTC; its command has failed, and it is held for debugging until "
+        "2026-03-01 13:30:00 UTC: the program failed with exit code 5; its nodes are fine"
+    )
+    assert found.lines[-1].endswith("; then it was held")
+    assert found.then[:3] == ("slurm-plugin shell 7", "slurm-plugin rerun 7", "slurm-plugin release 7")
+    assert "until ?: ?" in why.of_job(runs, {}, None, {}).lines[0]
+
+
 @pytest.mark.parametrize(
     ("fields", "says", "then"),
     [

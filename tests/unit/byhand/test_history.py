@@ -7,7 +7,7 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.byhand import history
-from slurm_plugin.job import files
+from slurm_plugin.job import files, hold
 from slurm_plugin.slurm import SlurmAwayError
 from tests.fakes import FakeSlurm, job
 from tests.unit.test_history import FIRST
@@ -90,3 +90,19 @@ def test_slurm_is_away(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(slurm, "job", away)
     assert main(["history", "7"]) == 2
     assert capsys.readouterr().err == "slurm-plugin: no slurmctld answers\n  try: scontrol ping\n"
+
+
+def test_a_job_that_is_held(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until when; a hold of a run before is none."""
+    record(tmp_path / "work", 7, action="hold")
+    noted = {"restart": 1, "state": "held", "until": "2026-11-21T12:00:00+00:00"}
+    file = files.directory(tmp_path / "work", 7) / hold.STATE
+    file.write_text(json.dumps(noted))
+    assert main(["history", "7"]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith("now: RUNNING on n[1,3-5], attempt 1, held for debugging until 2026-11-21 12:00:00 UTC\n")
+    assert main(["history", "--json", "7"]) == 0
+    assert json.loads(capsys.readouterr().out)["held_until"] == "2026-11-21T12:00:00+00:00"
+    file.write_text(json.dumps({**noted, "restart": 0}))
+    assert main(["history", "7"]) == 0
+    assert "held for" not in capsys.readouterr().out

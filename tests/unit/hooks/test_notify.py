@@ -1,6 +1,7 @@
 """The site's own command: told in words, waited for by nobody, and ended when it hangs."""
 
 import os
+import pwd
 import time
 from pathlib import Path
 
@@ -63,3 +64,35 @@ def test_one_that_cannot_be_run(command: str) -> None:
     notify.tell(command, "drained", "n2", "x")
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site's command gets the job in the node's place; then nobody gets a mail."""
+    said = tmp_path / "said"
+    monkeypatch.setattr(notify, "MAIL", program(tmp_path, "exit 0"))
+    command = tmp_path / "command"
+    command.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {said}.new; mv {said}.new {said}\n')
+    command.chmod(0o755)
+    notify.of_job(str(command), "hold", 7, "held for debugging")
+    until(said.exists)
+    assert said.read_text() == "hold|7|held for debugging|"
+
+
+@pytest.mark.parametrize("which", ["MAIL", "SENDMAIL"])
+def test_a_mail_where_the_site_has_no_command(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the job's user, by the program that is there; nothing happens where there is neither."""
+    said, user = tmp_path / "said", pwd.getpwuid(os.geteuid()).pw_name
+    for name in ("MAIL", "SENDMAIL"):
+        monkeypatch.setattr(notify, name, str(tmp_path / "gone"))
+    notify.of_job("", "hold", 7, "words")
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    text = f'{{ printf "%s|" "$@"; echo; cat; }} > {said}.new; mv {said}.new {said}'
+    monkeypatch.setattr(notify, which, program(tmp_path, text))
+    notify.of_job("", "hold", 7, "held until $(id)")
+    until(said.exists)
+    text = "job 7: held until $(id)\n"
+    if which == "MAIL":
+        assert said.read_text() == f"-s|job 7: hold|{user}|\n{text}"
+    else:
+        assert said.read_text() == f"{user}|\nSubject: job 7: hold\nTo: {user}\n\n{text}"

@@ -73,3 +73,13 @@ def test_unreadable_history(tmp_path: Path) -> None:
     (tmp_path / "attempts.jsonl").unlink()
     (tmp_path / "attempts.jsonl").mkdir()
     assert files.last_cause(tmp_path, before=1) == ""
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{", "7"])
+def test_no_object(tmp_path: Path, text: str | None) -> None:
+    """A file that is missing, or holds something else."""
+    if text is not None:
+        (tmp_path / "x").write_text(text)
+    assert files.read_object(tmp_path / "x") is None
+    (tmp_path / "x").write_text('{"a": 1}')
+    assert files.read_object(tmp_path / "x") == {"a": 1}

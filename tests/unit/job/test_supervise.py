@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.decide import Action
-from slurm_plugin.job import _parser
+from slurm_plugin.job import _parser, hold, saved
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.run import from_environment
 from slurm_plugin.job.supervise import Supervisor, counted
@@ -71,6 +71,7 @@ def attempted(srun: Path, door: FakeSlurm, *words: str, environ: Mapping[str, st
     options = _parser().parse_args(["supervise", "--slots=1", *words])
     environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "PATH": f"{srun}:/usr/bin:/bin", **(environ or {})}
     site = {"run_directory": str(srun / "run"), "infiniband_partitions": (), "prechecks": {"deadline_s": 30.0}}
+    site |= {"max_hold_s": 60, "notify": "/bin/true"}
     run = from_environment(environ, 1)
     return Supervisor(options, run, site, door, environ=environ, launcher=Launcher()).supervise()
 
@@ -133,3 +134,42 @@ def test_nothing_starts_when_slurm_took_the_nodes_back(srun: Path) -> None:
     found = attempted(srun, FakeSlurm(job(7, state="COMPLETING")), "--mode=pytorch", "--", "./a.out")
     assert (found.kind, found.code) == ("finish", 143)
     assert not (srun / "launched").exists()
+
+
+def test_a_program_that_failed_is_held_and_run_again(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With everything of a launch, on the same nodes; both are on record, and the last launch is kept."""
+    work = srun / "work/.slurm_plugin/7"
+    kept = []
+
+    def look(_self: Launcher, _seconds: float) -> None:
+        kept.append(saved.read(work))
+        hold.request(work, hold.RERUN)
+
+    monkeypatch.setattr(Launcher, "pause", look)
+    command = "echo $SLURM_PLUGIN_REASON >>runs; [ $(wc -l <runs) = 2 ] || exit 5"
+    found = attempted(srun, FakeSlurm(RUNNING), "--mode=single", "--hold=60", "--", "sh", "-c", command)
+    assert found == Action("finish", 0, "the program ended with exit code 0")
+    assert (srun / "work/runs").read_text() == f"\n{hold.REASON}\n"
+    lines = [json.loads(line) for line in (work / "attempts.jsonl").read_text().splitlines()]
+    assert [(line["code"], line["action"]) for line in lines] == [(5, "hold"), (0, "finish")]
+    assert [(each.state, each.code) for each in kept] == [("failed", 5)]
+    assert saved.read(work).state == "ended"
+
+
+def test_nothing_is_held_unasked(srun: Path) -> None:
+    """A program that fails ends its job at once."""
+    found = attempted(srun, FakeSlurm(RUNNING), "--mode=single", "--", "sh", "-c", "exit 5")
+    assert (found.kind, found.code) == ("fail", 5)
+    assert not (srun / "work/.slurm_plugin/7/hold.json").exists()
+
+
+def test_a_hook_that_failed_is_held_too(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a shell is opened in then is what stands before the launch."""
+    for name in ("srun", "work/ma-pre-start.sh"):
+        (srun / name).write_text("#!/bin/sh\nexit 6\n")
+    (srun / "work/ma-pre-start.sh").chmod(0o755)
+    monkeypatch.setattr(Launcher, "pause", lambda *_: hold.request(srun / "work/.slurm_plugin/7", hold.RELEASE))
+    found = attempted(srun, FakeSlurm(RUNNING), "--mode=single", "--hold=60", "--", "./a.out")
+    assert (found.kind, found.code) == ("fail", 6)
+    kept = saved.read(srun / "work/.slurm_plugin/7")
+    assert (kept.phase, kept.state, kept.code, kept.argv) == ("hook", "failed", 6, ("./a.out",))

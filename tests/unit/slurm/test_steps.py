@@ -1,5 +1,7 @@
 """A step on every node: the words that srun is given, and what it does not find in its environment."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import steps
 
+ROOT = Path(__file__).parents[3]
 OPTIONS = "--quiet --overlap --kill-on-bad-exit={stop} --export=ALL --nodes={n} --ntasks={n} --ntasks-per-node=1"
 
 
@@ -24,6 +27,14 @@ def test_the_groups_of_a_heterogeneous_job() -> None:
     one, two = (OPTIONS.format(stop=0, n=n).split() for n in (1, 2))
     first = ["srun", "--het-group=0", *one, "--nodelist=n1", "--", "x"]
     assert found == [*first, ":", "--het-group=2", *two, "--nodelist=n[4,3]", "--", "x"]
+
+
+@pytest.mark.parametrize(("terminal", "more"), [(False, []), (True, ["--pty"])])
+def test_a_step_beside_all_others(terminal: bool, more: list[str]) -> None:
+    """On one node of a job that runs; without --overlap it would wait for the program to end."""
+    first = ["srun", "--jobid=7", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2"]
+    found = steps.beside(["/bin/a b", "-c"], 7, "n2", terminal=terminal)
+    assert found == [*first, "--mpi=none", "--export=ALL", "--chdir=/", *more, "--", "/bin/a b", "-c"]
 
 
 @pytest.fixture
@@ -52,3 +63,18 @@ def test_without_srun(path: Path) -> None:
     assert not any(path.iterdir())
     with pytest.raises(MissingError, match=r"^srun was not found on the PATH of the batch script$"):
         steps.one_task_a_node(["x"], ["n1"], "", 10.0)
+
+
+def test_going_on_as_a_step(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """srun takes our place, without what the job that we may be in has told its steps; Slurm itself stays the same."""
+    (path / "srun").write_text("#!/bin/sh\n/usr/bin/env\necho words $*\nexit 9\n")
+    (path / "srun").chmod(0o755)
+    code = "from slurm_plugin.slurm import steps; steps.become(['srun', 'a', 'b'])"
+    environ = {"PATH": str(path), "SLURM_JOB_ID": "7", "SLURM_CONF": "/x", "TERM": "xterm", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 9
+    assert {"words a b", "TERM=xterm", "SLURM_CONF=/x"} <= set(done.stdout.splitlines())
+    assert "SLURM_JOB_ID" not in done.stdout
+    (path / "srun").unlink()
+    with pytest.raises(MissingError, match="srun was not found on the PATH"):
+        steps.become(["srun"])
