@@ -53,7 +53,7 @@ def test_defaults_compiled() -> None:
                 "stack_size_kb": 8000,
                 "max_user_processes": 1000000,
             },
-            "gpu-check": {"device": "/dev/nvidia%d", "count": None, "tool": "/usr/bin/nvidia-smi"},
+            "gpu-check": {"device": "/dev/nvidia%d", "count": None, "tool": "/usr/bin/nvidia-smi", "nvml": True},
             "gpu-ecc": {"volatile": 0, "aggregate": None},
             "gpu-remap": {},
             "gpu-nvlink": {"links": None, "errors": None},
@@ -126,7 +126,7 @@ def test_all_keys(tmp_path: Path) -> None:
           mandatory: [dns]
           disk-size: {root: 1.5TB, shm: 512 MB, cache: null, paths: [/scratch 100GB, /a b 1 MB]}
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
-          gpu-check: {device: "/dev/gpu%d", count: 8, tool: null}
+          gpu-check: {device: "/dev/gpu%d", count: 8, tool: null, nvml: no}
           gpu-ecc: {volatile: null, aggregate: 10}
           gpu-nvlink: {links: 18, errors: 100}
           gpu-processes: {accept: [], shared: yes}
@@ -182,7 +182,7 @@ def test_all_keys(tmp_path: Path) -> None:
                 "paths": [["/scratch", 100 * GB], ["/a b", 1024**2]],
             },
             "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
-            "gpu-check": {"device": "/dev/gpu%d", "count": 8, "tool": None},
+            "gpu-check": {"device": "/dev/gpu%d", "count": 8, "tool": None, "nvml": False},
             "gpu-ecc": {"volatile": None, "aggregate": 10},
             "gpu-remap": {},
             "gpu-nvlink": {"links": 18, "errors": 100},
