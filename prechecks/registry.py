@@ -26,6 +26,7 @@ from prechecks.nic import Nic
 from prechecks.npu import NpuCheck
 from prechecks.ports import Ports
 from prechecks.processes import Processes
+from prechecks.real_memory import RealMemory
 from prechecks.services import Services
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
@@ -55,6 +56,7 @@ CHECKS: tuple[Check, ...] = (
     MountPaths(),
     MountLocal(),
     Memory(),
+    RealMemory(),
     Clock(),
     Processes(),
     Leftovers(),
