@@ -122,7 +122,7 @@ def test_all_keys(tmp_path: Path) -> None:
         metrics_directory: /var/lib/metrics
         periodic: {interval: 90s, failures: 1, passes: 10}
         prechecks:
-          deadline: 2m
+          deadline: 1m
           mandatory: [dns]
           disk-size: {root: 1.5TB, shm: 512 MB, cache: null, paths: [/scratch 100GB, /a b 1 MB]}
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
@@ -172,7 +172,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "run_directory": "/run/sp",
         "spool_directory": "/var/sp",
         "prechecks": {
-            "deadline_s": 120.0,
+            "deadline_s": 60.0,
             "mandatory": ["dns"],
             "state": "/run/sp/state",
             "disk-size": {
@@ -261,6 +261,11 @@ def test_all_keys(tmp_path: Path) -> None:
             "prechecks.ports.listening: found 'ssh'; accepted: a number from",
         ),
         ("prechecks: {ports: {listening: [65536]}}", "prechecks.ports.listening: found '65536'; accepted: a number"),
+        (
+            "prechecks: {deadline: 61s}",
+            "prechecks.deadline: found '61s'; accepted: a time from 1s to 60s, below MessageTimeout of slurm.conf",
+        ),
+        ("prechecks: {deadline: 0.5s}", "prechecks.deadline: found '0.5s'; accepted: a time from 1s to 60s, below"),
         ("prechecks: {deadline: 10}", "prechecks.deadline: found '10'; accepted: a time such as 10s or 2m"),
         ("prechecks: {deadline: 10h}", "prechecks.deadline: found '10h'; accepted: a time such as 10s or 2m"),
         ("prechecks: {gpu-check: {device: /dev/x}}", "prechecks.gpu-check.device: found '/dev/x'; accepted: a path"),
