@@ -25,7 +25,7 @@ LARGEST = 1 << 24  # bytes of one file
 
 
 class RealMemory(Check):
-    """`settings["memory"]["slurm"]`: whether to compare."""
+    """`settings["memory"]`: `slurm`, whether to compare, and `slurm_conf`, with what."""
 
     item = "memory.slurm"
     looks_at = "the node's memory, against RealMemory of this node in slurm.conf"
@@ -41,10 +41,11 @@ class RealMemory(Check):
         return bool(self.own(settings).get("slurm"))
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
-        """The first slurm.conf that is there."""
+        """That slurm.conf, or the first that is there."""
         from prechecks import slurmconf  # noqa: PLC0415 - no prolog needs it
 
-        places = tuple(filter(None, (os.environ.get("SLURM_CONF"), *slurmconf.PLACES)))
+        own = self.own(settings).get("slurm_conf")
+        places = (own,) if own else tuple(filter(None, (os.environ.get("SLURM_CONF"), *slurmconf.PLACES)))
         path = next((place for place in places if os.access(place, os.F_OK)), "")
         if not path:
             return Finding(SKIPPED, f"no slurm.conf here: {', '.join(places)}")

@@ -93,7 +93,14 @@ def test_defaults_compiled() -> None:
             },
             "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01},
             "mounts": {"paths": [], "read_only": [], "local": True},
-            "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None, "slurm": True},
+            "memory": {
+                "total": None,
+                "available": None,
+                "uncorrectable": 0,
+                "correctable": None,
+                "slurm": True,
+                "slurm_conf": None,
+            },
             "clock": {"error": None, "offset": None, "chronyc": "/usr/bin/chronyc", "ntpq": "/usr/bin/ntpq"},
             "processes": {
                 "zombies": None,
@@ -142,7 +149,8 @@ def test_all_keys(tmp_path: Path) -> None:
           nic: {interfaces: [eth0], speed: 1, mtu: 2, least_mtu: 3, window: 30s, errors: 4, dropped: 5, link_losses: 6}
           inodes: {root: 0.5, shm: 0, cache: null}
           mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
-          memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000, slurm: no}
+          memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000, slurm: no,
+            slurm_conf: /opt/slurm.conf}
           clock: {error: 0.5s, offset: 0.1s, chronyc: /opt/chronyc, ntpq: null}
           processes: {zombies: 100, stuck: 10, leftovers: yes, users_from: 500, accept: [podman]}
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
@@ -222,7 +230,14 @@ def test_all_keys(tmp_path: Path) -> None:
             },
             "inodes": {"root": 0.5, "shm": 0.0, "cache": None},
             "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
-            "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000, "slurm": False},
+            "memory": {
+                "total": 500 * GB,
+                "available": GB,
+                "uncorrectable": None,
+                "correctable": 1000,
+                "slurm": False,
+                "slurm_conf": "/opt/slurm.conf",
+            },
             "clock": {"error": 0.5, "offset": 0.1, "chronyc": "/opt/chronyc", "ntpq": None},
             "processes": {
                 "zombies": 100,

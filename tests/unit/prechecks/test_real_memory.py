@@ -32,10 +32,10 @@ def test_judge(total: int, known: Node | None, verdict: str, words: str) -> None
     assert found.message.startswith(words)
 
 
-def look(hook: str = "periodic", *, wanted: bool = True) -> prechecks.Verdict:
+def look(hook: str = "periodic", *, wanted: bool = True, path: Path | None = None) -> prechecks.Verdict:
     """The item in a round."""
     check = next(check for check in prechecks.CHECKS if check.item == "memory.slurm")
-    settings = {"deadline_s": 30.0, "memory": {"slurm": wanted}}
+    settings = {"deadline_s": 30.0, "memory": {"slurm": wanted, "slurm_conf": path and str(path)}}
     (found,) = prechecks.run(Context(hook, "n1"), settings, checks=[check])
     return found
 
@@ -54,6 +54,8 @@ def test_the_first_file_that_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert look().verdict == "failed"
     first.write_text("NodeName=n[1-9]\n")
     assert look().message == f"no RealMemory of n1 in {first}"
+    assert look(path=copy).verdict == "ok"
+    assert look(path=tmp_path / "none").message == f"no slurm.conf here: {tmp_path}/none"
 
 
 @pytest.mark.parametrize(
