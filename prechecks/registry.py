@@ -17,7 +17,7 @@ from prechecks.gpu_processes import GpuProcesses
 from prechecks.gpu_remap import GpuRemap
 from prechecks.gpu_xid import GpuXid
 from prechecks.infiniband import Infiniband
-from prechecks.inodes import Inodes
+from prechecks.inodes import Inodes, InodesPaths
 from prechecks.leftovers import Leftovers
 from prechecks.memory import Memory
 from prechecks.mlu import MluCheck
@@ -53,6 +53,7 @@ CHECKS: tuple[Check, ...] = (
     Inodes("shm", "/dev/shm"),  # noqa: S108 - the same
     Inodes("cache", "/cache"),
     DiskSizePaths(),
+    InodesPaths(),
     MountPaths(),
     MountLocal(),
     Memory(),

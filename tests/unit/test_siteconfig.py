@@ -91,7 +91,7 @@ def test_defaults_compiled() -> None:
                 "dropped": None,
                 "link_losses": None,
             },
-            "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01},
+            "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01, "paths": 0.01},
             "mounts": {"paths": [], "read_only": [], "local": True},
             "memory": {
                 "total": None,
@@ -147,7 +147,7 @@ def test_all_keys(tmp_path: Path) -> None:
             local_link_integrity_errors: 8, excessive_buffer_overrun_errors: 9, port_xmit_discards: 10,
             local_ack_timeout_err: 11, packet_seq_err: 12, out_of_sequence: 13}
           nic: {interfaces: [eth0], speed: 1, mtu: 2, least_mtu: 3, window: 30s, errors: 4, dropped: 5, link_losses: 6}
-          inodes: {root: 0.5, shm: 0, cache: null}
+          inodes: {root: 0.5, shm: 0, cache: null, paths: 0.2}
           mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
           memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000, slurm: no,
             slurm_conf: /opt/slurm.conf}
@@ -228,7 +228,7 @@ def test_all_keys(tmp_path: Path) -> None:
                 "dropped": 5,
                 "link_losses": 6,
             },
-            "inodes": {"root": 0.5, "shm": 0.0, "cache": None},
+            "inodes": {"paths": 0.2, "root": 0.5, "shm": 0.0, "cache": None},
             "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
             "memory": {
                 "total": 500 * GB,
