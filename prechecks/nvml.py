@@ -80,7 +80,7 @@ class Nvml:
             handle = library.nvmlDeviceGetHandleByIndex(index)
             bus = nvidia.bus(library.nvmlDeviceGetPciInfo(handle).busId)
         except library.NVMLError as error:
-            if error.value != library.NVML_ERROR_NO_PERMISSION:
+            if error.value not in (library.NVML_ERROR_NO_PERMISSION, library.NVML_ERROR_OPERATING_SYSTEM):
                 self.said.append(f"Unable to determine the device handle for GPU{index}: {self._words(error)}")
         else:
             self.found.append(Gpu(index, bus, handle))

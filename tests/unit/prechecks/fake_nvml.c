@@ -42,7 +42,7 @@ int nvmlDeviceGetCount_v2(unsigned *count) { *count = said("NVML_GPUS", 2); retu
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device *gpu) {
   if ((int)index == said("NVML_LOST", -1)) return GPU_IS_LOST;
-  if ((int)index == said("NVML_HIDDEN", -1)) return NO_PERMISSION;
+  if ((int)index == said("NVML_HIDDEN", -1)) return said("NVML_HIDDEN_BY", NO_PERMISSION);
   devices[index].index = index;
   *gpu = (device)&devices[index];
   return SUCCESS;
