@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostfiles.nodelist import expand
@@ -23,6 +23,7 @@ def said(text: str, name: str = "n2", **others: str) -> Node | None:
     return slurmconf.node(PATH, name, files.__getitem__)
 
 
+@settings(deadline=None)  # a busy machine takes its time
 @given(LISTS.filter(lambda text: len(expand(text)) < 2000), st.sampled_from(["n2", "n02", "c", "c00", "r0n1-x"]))
 def test_a_list_names_what_it_expands_to(names: str, other: str) -> None:
     """All of them, and no other: without writing the list out."""
