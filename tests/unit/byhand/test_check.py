@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from slurm_plugin.__main__ import main
 from slurm_plugin.byhand import check
 from tests.unit.prechecks.vendor import fake
 
+ROOT = Path(__file__).parents[3]
 NODE, JOB, NO = prechecks.NODE_PROBLEM, prechecks.JOB_PROBLEM, prechecks.NO_PROBLEM
 
 
@@ -94,6 +97,18 @@ def test_a_stale_compile(
     assert err == f"slurm-plugin: {compiled_file} is old: {line}\n"
     assert "was changed" not in again
     assert again.count("\n") == out.count("\n")
+
+
+def test_a_reader_that_ends(config: Callable[[str], list[str]]) -> None:
+    """As `head` does: no traceback, and the exit code that a shell has for it."""
+    argv = [sys.executable, "-m", "slurm_plugin", "check", "disk-size.shm", "--watch=0.1", *config("mandatory: []")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as started:
+        assert started.stdout is not None
+        assert started.stderr is not None
+        assert started.stdout.readline().startswith("ITEM")
+        started.stdout.close()
+        assert started.stderr.read() == ""
+    assert started.returncode == 141
 
 
 def test_a_look(config: Callable[[str], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
