@@ -61,7 +61,7 @@ class GpuCheck(Check):
         found = judge(devices(expected(context.gpus, wanted["count"]), wanted["device"]))
         if found.verdict == FAILED or not nvidia.program(settings):
             return found
-        answer = nvidia.measured(settings, by_nvml, by_tool)
+        answer = nvidia.measured(settings, by_nvml, by_tool, self.doing)
         least = len(context.gpus) if context.hook in INSIDE else int(found.threshold or 0)
         return (answer and judge_answer(answer, least)) or found
 

@@ -48,7 +48,9 @@ class NvidiaCheck(Check):
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """Measure where one of the two is, then judge."""
         own = self.own(settings)
-        found = measured(settings, lambda driver: self.by_nvml(driver, own), lambda path: self.by_tool(path, own))
+        found = measured(
+            settings, lambda driver: self.by_nvml(driver, own), lambda path: self.by_tool(path, own), self.doing
+        )
         if found is None:
             return Finding(SKIPPED, tool.ABSENT.format(program(settings)))
         return self.judged(found, context, settings)
@@ -67,21 +69,29 @@ class NvidiaCheck(Check):
 
 
 def measured(
-    settings: Mapping[str, Any], by_nvml: Callable[[Nvml], Found], by_tool: Callable[[str], Found]
+    settings: Mapping[str, Any],
+    by_nvml: Callable[[Nvml], Found],
+    by_tool: Callable[[str], Found],
+    doing: Callable[[str], None],
 ) -> Found | None:
     """What NVML says where it can be asked, else what the tool says; None where neither is here.
 
-    Only where the kernel has the driver is NVML looked for: it costs a node without one nothing.
+    Only where the kernel has the driver is NVML looked for: it costs a node without one nothing. `doing` is told who
+    is asked, which a `timeout` then names.
     """
     if settings["gpu-check"].get("nvml", True) and os.access(DRIVER, os.F_OK):
         from prechecks import nvml  # noqa: PLC0415 - needed nowhere else
 
+        doing("NVML")
         try:
             return by_nvml(nvml.begin())
         except nvml.LackingError:
             pass
     path = program(settings)
-    return by_tool(path) if os.access(path, os.X_OK) else None
+    if not os.access(path, os.X_OK):
+        return None
+    doing(path)
+    return by_tool(path)
 
 
 def program(settings: Mapping[str, Any]) -> str:
