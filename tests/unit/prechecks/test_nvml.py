@@ -60,6 +60,7 @@ SAME: list[tuple[str, dict[str, int], dict[str, Any], str]] = [
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The zip of a site, the library in two ages of it, and what the kernel's driver shows of its GPUs."""
+    assert archive.binding(), "NVIDIA's binding is needed: pip install --editable '.[dev]'"
     found = tmp_path_factory.mktemp("nvml")
     (found / "site.zip").write_bytes(archive.build([SYSTEM]))
     for name, options in (("new", ()), ("old", ("-DOLD",))):
