@@ -1,4 +1,4 @@
-"""`gpu-check`: the device file of every GPU that the job got here is a device (row A5), and NVIDIA's tool has as many.
+"""`gpu-check`: the device file of every GPU that the job got here is a device (row A5), and its driver has as many.
 
 A GPU that fell off the bus keeps its device file. What nvidia-smi says of one: the captures in tests/captured/vendor.
 """
@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping
 
 from prechecks import nvidia, tool
 from prechecks.check import Check
-from prechecks.setting import COUNT, DEVICE, PATH, Setting
+from prechecks.setting import COUNT, DEVICE, FLAG, PATH, Setting
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from prechecks.nvml import Nvml
 
 
 FIELDS = ("pci.bus_id", "temperature.gpu")  # the temperature of a lost GPU is `[GPU is lost]`, and the like
@@ -32,8 +34,8 @@ INSIDE = ("barrier", "recheck")  # in the job's cgroup, where nvidia-smi may see
 
 
 class GpuCheck(Check):
-    """`settings["gpu-check"]`: `device`, the file of GPU number %d, `count`, the GPUs of a whole node, or null, and
-    `tool`, the path of nvidia-smi, or null."""
+    """`settings["gpu-check"]`: `device`, the file of GPU number %d, `count`, the GPUs of a whole node, or null, `tool`,
+    the path of nvidia-smi, or null, and whether NVML is asked before it."""
 
     item = "gpu-check"
     looks_at = "the device file of each GPU that the job got here, and of all the node has where the site says how many"
@@ -41,8 +43,9 @@ class GpuCheck(Check):
         "device": Setting(DEVICE, "/dev/nvidia%d", "the device file of GPU number %d"),
         "count": Setting(COUNT, None, "GPUs of a whole node; null: only those the job got are looked at"),
         "tool": Setting(
-            PATH, "/usr/bin/nvidia-smi", "of all `gpu-` items; null, or not there: only device files are", optional=True
+            PATH, "/usr/bin/nvidia-smi", "of all `gpu-` items; null: only device files are looked at", optional=True
         ),
+        "nvml": Setting(FLAG, "yes", "they ask NVML where that is there, and the tool where it is not"),
     }
     problem = NODE_PROBLEM
     condition = "the job uses no GPUs"
@@ -56,14 +59,23 @@ class GpuCheck(Check):
         """All that are expected are there, and answer."""
         wanted = settings["gpu-check"]
         found = judge(devices(expected(context.gpus, wanted["count"]), wanted["device"]))
-        path = nvidia.program(settings)
-        if found.verdict == FAILED or not path or not os.access(path, os.X_OK):
+        if found.verdict == FAILED or not nvidia.program(settings):
             return found
+        answer = nvidia.measured(settings, by_nvml, by_tool, self.doing)
         least = len(context.gpus) if context.hook in INSIDE else int(found.threshold or 0)
-        return judge_answer(ask(path), least) or found
+        return (answer and judge_answer(answer, least)) or found
 
 
-def ask(path: str) -> nvidia.Answer:
+def by_nvml(driver: Nvml) -> nvidia.Answer:
+    """The same of NVML."""
+    kind = driver.library.NVML_TEMPERATURE_GPU
+    if not driver.said:
+        driver.gpus()  # raises where it shows none and does not say why
+    rows = ((gpu.bus, str(driver.cell("nvmlDeviceGetTemperature", gpu.handle, kind))) for gpu in driver.found)
+    return nvidia.Answer(tuple(rows), tuple(driver.said))
+
+
+def by_tool(path: str) -> nvidia.Answer:
     """What nvidia-smi says of all GPUs that it sees; its exit status says no more than its words do."""
     output = tool.run(path, f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
     answer = nvidia.parse(output.text, len(FIELDS))
@@ -103,9 +115,9 @@ def judge(present: Mapping[str, bool]) -> Finding:
 
 
 def judge_answer(answer: nvidia.Answer, least: int) -> Finding | None:
-    """`7 of 8 GPUs answer nvidia-smi` fails, with the tool's words, and so does one that is there and lost.
+    """`7 of 8 GPUs answer` fails, with the driver's words, and so does one that is there and lost.
 
-    None where at least so many answer: the tool has nothing to add.
+    None where at least so many answer: there is nothing to add.
     """
     lost = [f"{bus} {cell.strip('[]')}" for bus, cell in answer.rows if cell.strip("[]") in LOST]
     said = complaint(answer)
@@ -114,5 +126,5 @@ def judge_answer(answer: nvidia.Answer, least: int) -> Finding | None:
         return None
     count = max(least, len(answer.rows) + sum(NO_HANDLE in line for line in answer.said))
     words = ", ".join(filter(None, (said, *lost)))
-    message = f"{fine} of {count} GPUs answer nvidia-smi" + (f": {words}" if words else "")
+    message = f"{fine} of {count} GPUs answer" + (f": {words}" if words else "")
     return Finding(FAILED, message, "\n".join(answer.said) or None, least)

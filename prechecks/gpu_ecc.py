@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from prechecks import nvidia
 from prechecks.setting import COUNT, Setting
@@ -15,6 +15,8 @@ from prechecks.verdict import FAILED, OK, Context, Finding
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from prechecks.nvml import Nvml
 
 FIELDS = (
     "pci.bus_id",
@@ -35,10 +37,27 @@ class GpuEcc(nvidia.NvidiaCheck):
         "aggregate": Setting(COUNT, None, "the same in the GPU's life"),
     }
 
-    def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
+    def by_nvml(self, driver: Nvml, own: Mapping[str, Any]) -> Sequence[tuple[str, ...]]:
+        """The columns of FIELDS."""
+        lib = driver.library
+        found = []
+        for gpu in driver.gpus():
+            mode = driver.cell("nvmlDeviceGetEccMode", gpu.handle)  # the current one, and that after a reboot
+            counts = (
+                driver.cell("nvmlDeviceGetTotalEccErrors", gpu.handle, lib.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, kind)
+                for kind in (lib.NVML_VOLATILE_ECC, lib.NVML_AGGREGATE_ECC)
+            )
+            on = mode if isinstance(mode, str) else "Enabled" if mode[0] == lib.NVML_FEATURE_ENABLED else "Disabled"
+            found.append((gpu.bus, on, *map(str, counts)))
+        return found
+
+    def by_tool(self, path: str, own: Mapping[str, Any]) -> Sequence[tuple[str, ...]]:
         """One call for all GPUs."""
-        answer = nvidia.query(path, "gpu", FIELDS)
-        return judge(answer.rows, {name: self.own(settings).get(name) for name in LIMITS})
+        return nvidia.query(path, "gpu", FIELDS).rows
+
+    def judged(self, found: Any, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """Against the site's limits."""
+        return judge(found, {name: self.own(settings).get(name) for name in LIMITS})
 
 
 def judge(rows: Iterable[tuple[str, ...]], limits: Mapping[str, int | None]) -> Finding:

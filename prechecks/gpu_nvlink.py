@@ -16,6 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from prechecks.nvml import Nvml
+
+    Measured = tuple[dict[str, list[bool]] | None, dict[str, int] | None]
+
 NAMED = 6  # counters that a message names
 
 
@@ -33,15 +37,29 @@ class GpuNvlink(nvidia.NvidiaCheck):
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
         """As the others, where the site sets something."""
         own = self.own(settings)
-        wanted = own.get("links") is not None or own.get("errors") is not None
-        return wanted and super().applies(context, settings)
+        return (_set(own, "links") or _set(own, "errors")) and super().applies(context, settings)
 
-    def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
+    def by_nvml(self, driver: Nvml, own: Mapping[str, Any]) -> Measured:
+        """What `links` and `errors` make of the tool's words, each where it is set."""
+        gpus = driver.gpus()
+        up = {f"GPU {gpu.index}": list(driver.links(gpu).values()) for gpu in gpus} if _set(own, "links") else None
+        if not _set(own, "errors"):
+            return up, None
+        return up, {name: count for gpu in gpus for name, count in driver.link_errors(gpu).items()}
+
+    def by_tool(self, path: str, own: Mapping[str, Any]) -> Measured:
         """A call for each of the two that is set."""
-        own = self.own(settings)
-        up = None if own.get("links") is None else links(_told(path, "-s"))
-        counted = None if own.get("errors") is None else errors(_told(path, "-e"))
+        up = links(_told(path, "-s")) if _set(own, "links") else None
+        return up, errors(_told(path, "-e")) if _set(own, "errors") else None
+
+    def judged(self, found: Any, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """Against what the site sets."""
+        own, (up, counted) = self.own(settings), found
         return judge(up, own.get("links"), counted, own.get("errors"))
+
+
+def _set(own: Mapping[str, Any], name: str) -> bool:
+    return own.get(name) is not None
 
 
 def _told(path: str, option: str) -> str:

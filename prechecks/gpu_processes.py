@@ -19,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from prechecks.nvml import Nvml
+
 FIELDS = ("gpu_bus_id", "pid", "process_name")  # the name last: it may hold commas
 NAMED = 3  # processes that a message names
 
@@ -50,15 +52,29 @@ class GpuProcesses(nvidia.NvidiaCheck):
         """To jobs that use GPUs: there is nothing to compare on others."""
         return bool(context.gpus) and super().applies(context, settings)
 
-    def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
-        """Everything on the node, then what is on the job's GPUs. Raises LookupError for one that the driver lacks."""
+    def by_nvml(self, driver: Nvml, own: Mapping[str, Any]) -> Sequence[tuple[str, ...]]:
+        """The columns of FIELDS. Raises ValueError where a GPU does not say."""
+        found = []
+        for gpu in driver.gpus():
+            there = driver.cell("nvmlDeviceGetComputeRunningProcesses_v3", gpu.handle)
+            if isinstance(there, str):
+                raise ValueError(f"{gpu.bus}: the driver says {there!r} where processes are wanted")
+            pids = [process.pid for process in there]
+            found += [(gpu.bus, str(pid), driver.cell("nvmlSystemGetProcessName", pid)) for pid in pids]
+        return found
+
+    def by_tool(self, path: str, own: Mapping[str, Any]) -> Sequence[tuple[str, ...]]:
+        """Everything on the node."""
+        return nvidia.query(path, "compute-apps", FIELDS).rows
+
+    def judged(self, found: Any, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """What of it is on the job's GPUs. Raises LookupError for one that the driver lacks."""
         buses = nvidia.by_minor()
         for minor in context.gpus:
             if minor not in buses:
                 raise LookupError(f"{nvidia.DRIVER} has no GPU with the minor number {minor}")
         mine = {buses[minor] for minor in context.gpus}
-        answer = nvidia.query(path, "compute-apps", FIELDS)
-        there = [process for row in answer.rows if row[0] in mine and (process := about(row))]
+        there = [process for row in found if row[0] in mine and (process := about(row))]
         own = self.own(settings)
         return judge(there, own["accept"], shared=own["shared"])
 

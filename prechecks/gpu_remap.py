@@ -6,7 +6,7 @@ From Ampere on rows are remapped, before that pages were retired: `pending` take
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from prechecks import nvidia
 from prechecks.setting import Setting
@@ -15,6 +15,10 @@ from prechecks.verdict import FAILED, OK, Context, Finding
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from prechecks.nvml import Nvml
+
+    Rows = Sequence[tuple[str, ...]]
 
 ROWS = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure")
 PAGES = ("pci.bus_id", "retired_pages.pending")
@@ -27,11 +31,23 @@ class GpuRemap(nvidia.NvidiaCheck):
     looks_at = "rows and pages of a GPU's memory that are to be replaced"
     settings: Mapping[str, Setting] = {}
 
-    def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
+    def by_nvml(self, driver: Nvml, own: Mapping[str, Any]) -> tuple[Rows, Rows]:
+        """The columns of ROWS and of PAGES."""
+        rows, pages = [], []
+        for gpu in driver.gpus():
+            remapped = driver.cell("nvmlDeviceGetRemappedRows", gpu.handle)  # correctable, uncorrectable, and those two
+            pair = (remapped, remapped) if isinstance(remapped, str) else remapped[2:]
+            rows.append((gpu.bus, *map(driver.yes, pair)))
+            pages.append((gpu.bus, driver.yes(driver.cell("nvmlDeviceGetRetiredPagesPendingStatus", gpu.handle))))
+        return rows, pages
+
+    def by_tool(self, path: str, own: Mapping[str, Any]) -> tuple[Rows, Rows]:
         """Two calls: the fields for rows were no part of `--query-gpu` in older drivers."""
-        rows = nvidia.query(path, "remapped-rows", ROWS)
-        pages = nvidia.query(path, "gpu", PAGES)
-        return judge(rows.rows, pages.rows)
+        return nvidia.query(path, "remapped-rows", ROWS).rows, nvidia.query(path, "gpu", PAGES).rows
+
+    def judged(self, found: Any, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """There is no threshold."""
+        return judge(*found)
 
 
 def judge(rows: Iterable[tuple[str, ...]], pages: Iterable[tuple[str, ...]]) -> Finding:

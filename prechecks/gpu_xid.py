@@ -12,9 +12,9 @@ import os
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 
-from prechecks import nvidia
+from prechecks import nvidia, tool
 from prechecks.setting import TEXTS, Setting
-from prechecks.verdict import FAILED, OK, Context, Finding
+from prechecks.verdict import FAILED, OK, SKIPPED, Context, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +53,11 @@ class GpuXid(nvidia.NvidiaCheck):
     hooks = (*REMEMBERS, "hand")
     root = True
 
-    def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
-        """Where the tool is, there may be Xids; it is not asked."""
+    def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """Where the driver or the tool is, there may be Xids; neither is asked."""
+        path = nvidia.program(settings)
+        if not os.access(path, os.X_OK) and not os.access(nvidia.DRIVER, os.F_OK):
+            return Finding(SKIPPED, tool.ABSENT.format(path))
         from prechecks import seen  # noqa: PLC0415 - only the child needs it
 
         state = settings["state"]

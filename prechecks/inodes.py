@@ -1,4 +1,4 @@
-"""`inodes root|shm|cache`: of the inodes of a file system, a share must be free.
+"""`inodes root|shm|cache|paths`: of the inodes of a file system, a share must be free.
 
 A file system without a free inode takes no new file, however much space it has. One that makes inodes as it needs them
 (btrfs) says that it has 0 of them (statvfs(3), f_files) and cannot run out.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from prechecks import disk
 from prechecks.check import Check
 from prechecks.setting import SHARE, Setting
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
@@ -26,6 +27,7 @@ class Inodes(Check):
         "root": Setting(SHARE, 0.01, "a larger share of inodes on / must be free; null: not checked", optional=True),
         "shm": Setting(SHARE, 0.01, "the same on /dev/shm", optional=True),
         "cache": Setting(SHARE, 0.01, "the same on /cache", optional=True),
+        "paths": Setting(SHARE, 0.01, "the same on each of disk-size.paths", optional=True),
     }
     problem = NODE_PROBLEM
     condition = "no threshold on this site"
@@ -45,6 +47,31 @@ class Inodes(Check):
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """A greater share is free than the threshold."""
         return judge(inodes(self.path), self.own(settings)[self.name])
+
+
+class InodesPaths(Check):
+    """All of `settings["disk-size"]["paths"]`, one after the other. Shared, as prechecks.disk.DiskSizePaths is."""
+
+    item = "inodes.paths"
+    looks_at = "inodes that users can still take on the paths of `disk-size.paths`"
+    section = "inodes"
+    settings = Inodes.settings
+    problem = NODE_PROBLEM
+    shared = True
+    condition = "no further paths on this site, or no threshold"
+
+    def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
+        """Wherever the site names some, unless it wants no share of them."""
+        named = settings.get("disk-size", {}).get("paths")
+        return bool(named) and self.own(settings).get("paths") is not None
+
+    def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """A greater share is free on each."""
+        found = []
+        for path, _ in settings["disk-size"]["paths"]:
+            self.doing(path)
+            found.append((path, judge(inodes(path), self.own(settings)["paths"])))
+        return disk.judge_all(found)
 
 
 def inodes(path: str) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from prechecks import units
 from prechecks.check import Check
-from prechecks.setting import COUNT, SIZE, Setting
+from prechecks.setting import COUNT, FLAG, PATH, SIZE, Setting
 from prechecks.verdict import FAILED, NODE_PROBLEM, OK, Context, Finding
 
 TYPE_CHECKING = False
@@ -26,7 +26,8 @@ COUNTERS = {"uncorrectable": "ue_count", "correctable": "ce_count"}
 
 
 class Memory(Check):
-    """`settings["memory"]`: two sizes in bytes and two numbers of errors; null: not looked at."""
+    """`settings["memory"]`: two sizes in bytes and two numbers of errors; null: not looked at. The others are for
+    prechecks.real_memory."""
 
     item = "memory"
     looks_at = (
@@ -37,6 +38,8 @@ class Memory(Check):
         "available": Setting(SIZE, None, "more must be available (MemAvailable); null: not looked at"),
         "uncorrectable": Setting(COUNT, 0, "ECC errors that a controller may have counted; more fail", optional=True),
         "correctable": Setting(COUNT, None, "the same of those that ECC has corrected; null: not looked at"),
+        "slurm": Setting(FLAG, "yes", "yes: the node must have what slurm.conf says of it, RealMemory"),
+        "slurm_conf": Setting(PATH, None, "that file; null: SLURM_CONF, else where Slurm usually has it"),
     }
     problem = NODE_PROBLEM
     condition = "nothing to look at on this site"
@@ -45,7 +48,7 @@ class Memory(Check):
     def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
         """Where at least one of the four is set."""
         own = self.own(settings)
-        return any(own.get(name) is not None for name in self.settings)
+        return any(own.get(name) is not None for name in (*FIELDS, *COUNTERS))
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """Enough memory, and no more errors than are accepted."""

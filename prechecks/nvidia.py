@@ -1,14 +1,14 @@
-"""What the items for NVIDIA's GPUs share: `nvidia-smi` asked for CSV, and which GPU is which.
+"""What the items for NVIDIA's GPUs share: NVML asked, or else `nvidia-smi` for CSV, and which GPU is which.
 
-Formats: `nvidia-smi --help-query-gpu` and the captures in tests/captured/vendor. The base of all of it is the tool, not
-`nvidia-ml-py`: hooks run with `-I -S`, without site-packages, and the tool comes with the driver.
+Formats: `nvidia-smi --help-query-gpu` and the captures in tests/captured/vendor. NVML (prechecks.nvml) gives the same
+rows, so what parses and judges them does not know which of the two was asked.
 """
 
 from __future__ import annotations
 
 import os
 from collections import namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from prechecks import tool
 from prechecks.check import Check
@@ -16,14 +16,18 @@ from prechecks.verdict import NODE_PROBLEM, SKIPPED, Context, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
+
+    from prechecks.nvml import Nvml
+
+    Found = TypeVar("Found")
 
 DRIVER = "/proc/driver/nvidia/gpus"  # a directory for each GPU, by its bus id, with a file `information`
 NOT_SUPPORTED = ("[N/A]", "N/A", "[Not Supported]", "")
 
 
 class Answer(namedtuple("Answer", "rows said")):
-    """What nvidia-smi answered: the rows of its CSV, and its other lines, which are complaints."""
+    """What was answered: the rows of nvidia-smi's CSV, and its other lines, which are complaints."""
 
     __slots__ = ()
     rows: tuple[tuple[str, ...], ...]
@@ -31,7 +35,7 @@ class Answer(namedtuple("Answer", "rows said")):
 
 
 class NvidiaCheck(Check):
-    """An item that asks `settings["gpu-check"]["tool"]`; a node without this tool has no GPU of NVIDIA's to look at."""
+    """An item that asks NVML, or `settings["gpu-check"]["tool"]`; a node without either has no GPU of NVIDIA's."""
 
     problem = NODE_PROBLEM
     condition = "the job uses no GPUs, or the site names no tool for them"
@@ -42,15 +46,52 @@ class NvidiaCheck(Check):
         return bool(program(settings)) and (bool(context.gpus) or of_nodes)
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
-        """`ask`, where the tool is."""
-        path = program(settings)
-        if not os.access(path, os.X_OK):
-            return Finding(SKIPPED, tool.ABSENT.format(path))
-        return self.ask(path, context, settings)
+        """Measure where one of the two is, then judge."""
+        own = self.own(settings)
+        found = measured(
+            settings, lambda driver: self.by_nvml(driver, own), lambda path: self.by_tool(path, own), self.doing
+        )
+        if found is None:
+            return Finding(SKIPPED, tool.ABSENT.format(program(settings)))
+        return self.judged(found, context, settings)
 
-    def ask(self, path: str, context: Context, settings: Mapping[str, Any]) -> Finding:
-        """Measure with the tool at `path`, then judge."""
+    def by_nvml(self, driver: Nvml, own: Mapping[str, Any]) -> Any:
+        """What NVML says, as `by_tool` has it. `own` is the item's part of the site file."""
         raise NotImplementedError
+
+    def by_tool(self, path: str, own: Mapping[str, Any]) -> Any:
+        """What nvidia-smi at `path` says."""
+        raise NotImplementedError
+
+    def judged(self, found: Any, context: Context, settings: Mapping[str, Any]) -> Finding:
+        """What either said, judged."""
+        raise NotImplementedError
+
+
+def measured(
+    settings: Mapping[str, Any],
+    by_nvml: Callable[[Nvml], Found],
+    by_tool: Callable[[str], Found],
+    doing: Callable[[str], None],
+) -> Found | None:
+    """What NVML says where it can be asked, else what the tool says; None where neither is here.
+
+    Only where the kernel has the driver is NVML looked for: it costs a node without one nothing. `doing` is told who
+    is asked, which a `timeout` then names.
+    """
+    if settings["gpu-check"].get("nvml", True) and os.access(DRIVER, os.F_OK):
+        from prechecks import nvml  # noqa: PLC0415 - needed nowhere else
+
+        doing("NVML")
+        try:
+            return by_nvml(nvml.begin())
+        except nvml.LackingError:
+            pass
+    path = program(settings)
+    if not os.access(path, os.X_OK):
+        return None
+    doing(path)
+    return by_tool(path)
 
 
 def program(settings: Mapping[str, Any]) -> str:
@@ -95,7 +136,7 @@ def number(cell: str) -> int | None:
     if cell in NOT_SUPPORTED:
         return None
     if not cell.isdecimal():
-        raise ValueError(f"nvidia-smi says {cell!r} where a number is wanted")
+        raise ValueError(f"the driver says {cell!r} where a number is wanted")
     return int(cell)
 
 
@@ -105,13 +146,14 @@ def yes(cell: str) -> bool | None:
         return None
     words = {"yes": True, "1": True, "no": False, "0": False}
     if cell.lower() not in words:
-        raise ValueError(f"nvidia-smi says {cell!r} where yes or no is wanted")
+        raise ValueError(f"the driver says {cell!r} where yes or no is wanted")
     return words[cell.lower()]
 
 
-def by_minor(directory: str = DRIVER) -> dict[int, str]:
-    """The bus id of each /dev/nvidia<minor>, as the driver says: nvidia-smi's index may be another number."""
+def by_minor(directory: str = "") -> dict[int, str]:
+    """The bus id of each /dev/nvidia<minor>, as DRIVER says: nvidia-smi's index may be another number."""
     found: dict[int, str] = {}
+    directory = directory or DRIVER
     for name in os.listdir(directory):  # noqa: PTH208 - as in prechecks.gpu
         with open(f"{directory}/{name}/information", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
             values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}

@@ -17,7 +17,7 @@ from prechecks.gpu_processes import GpuProcesses
 from prechecks.gpu_remap import GpuRemap
 from prechecks.gpu_xid import GpuXid
 from prechecks.infiniband import Infiniband
-from prechecks.inodes import Inodes
+from prechecks.inodes import Inodes, InodesPaths
 from prechecks.leftovers import Leftovers
 from prechecks.memory import Memory
 from prechecks.mlu import MluCheck
@@ -26,6 +26,7 @@ from prechecks.nic import Nic
 from prechecks.npu import NpuCheck
 from prechecks.ports import Ports
 from prechecks.processes import Processes
+from prechecks.real_memory import RealMemory
 from prechecks.services import Services
 from prechecks.setting import Setting
 from prechecks.ulimit import Ulimit
@@ -52,9 +53,11 @@ CHECKS: tuple[Check, ...] = (
     Inodes("shm", "/dev/shm"),  # noqa: S108 - the same
     Inodes("cache", "/cache"),
     DiskSizePaths(),
+    InodesPaths(),
     MountPaths(),
     MountLocal(),
     Memory(),
+    RealMemory(),
     Clock(),
     Processes(),
     Leftovers(),

@@ -2,7 +2,8 @@
 
 It holds sources, and beside each what the hooks' own interpreter makes of it (a .pyc of PEP 552 that names its source
 by hash and is not compared with it). An interpreter of another version finds a magic number in it that is not its own,
-and takes the source. Nothing is compressed, so no zlib is imported; the same code gives the same bytes.
+and takes the source. Nothing is compressed, so no zlib is imported; the same code gives the same bytes. Beside our own
+code it holds NVIDIA's binding to NVML, one file of Python, where that is installed (extra `nvidia`).
 """
 
 import base64
@@ -10,6 +11,7 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import metadata
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -43,6 +45,8 @@ NODE_SIDE: Final = (
     "trust.py",
     "why.py",
 )
+BINDING: Final = "pynvml.py"
+BINDING_OF: Final = "nvidia-ml-py"
 DEADLINE_S: Final = 60.0
 _ENVIRON: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONHASHSEED": "0"}
 _ENTRY: Final = (
@@ -78,14 +82,15 @@ def build(interpreter: Sequence[str]) -> bytes:
 def code(data: bytes) -> dict[str, bytes] | None:
     """The sources in a file, each that another text than its own was compiled for as empty; None for no zip.
 
-    What compiled code is made of depends on the very build of an interpreter: that is not to be compared.
+    What compiled code is made of depends on the very build of an interpreter: that is not to be compared. Nor is
+    NVIDIA's binding, of which each machine that renders has its own version or none.
     """
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             files = {name: archive.read(name) for name in archive.namelist()}
     except (zipfile.BadZipFile, NotImplementedError, OSError):
         return None
-    sources = {name: found for name, found in files.items() if not name.endswith(".pyc")}
+    sources = {name: found for name, found in files.items() if not name.endswith(".pyc") and name != BINDING}
     return {name: found if _fits(found, files.get(f"{name}c")) else b"" for name, found in sources.items()}
 
 
@@ -98,9 +103,21 @@ def _fits(source: bytes, compiled: bytes | None) -> bool:
     return compiled[4:16] == (1).to_bytes(4, "little") + hashed(int.from_bytes(compiled[:4], "little"), source)
 
 
+def binding() -> str:
+    """The version of nvidia-ml-py that is installed here, whose module the file then holds; empty for none."""
+    try:
+        found = metadata.distribution(BINDING_OF)
+    except metadata.PackageNotFoundError:
+        return ""
+    return found.version if Path(str(found.locate_file(BINDING))).is_file() else ""
+
+
 def _sources() -> dict[str, str]:
     """Every module by its path in the file."""
     found = {"__main__.py": _ENTRY}
+    if binding():
+        path = Path(str(metadata.distribution(BINDING_OF).locate_file(BINDING)))
+        found[BINDING] = path.read_text(encoding="utf-8")
     for package in (hostfiles, prechecks, slurm_plugin):
         folder = Path(str(package.__file__)).parent
         names = NODE_SIDE if package is slurm_plugin else (".",)

@@ -55,13 +55,13 @@ def fingerprint(path: str) -> int | None:
         return crc32(file.read(MAX_BYTES)) if S_ISREG(os.fstat(fd).st_mode) else None
 
 
-def stale(settings: Mapping[str, Any]) -> str:
+def stale(settings: Mapping[str, Any], *, anywhere: bool = False) -> str:
     """What to log where the site file on this node is another than was compiled; empty where it is that, or not here.
 
-    Its times are not compared: a copy has its own. Root asks in every prolog, so only below LOCAL.
+    Its times are not compared: a copy has its own. Root asks in every prolog, so only below LOCAL; people `anywhere`.
     """
     known: dict[str, Any] = settings.get("site_file") or {}
-    here = fingerprint(known["path"]) if str(known.get("path")).startswith(LOCAL) else None
+    here = fingerprint(known["path"]) if known and (anywhere or str(known["path"]).startswith(LOCAL)) else None
     if here is None or here == known["crc32"]:
         return ""
     return f"{known['path']} was changed after `slurm-plugin site render`; run it again"

@@ -21,6 +21,7 @@ from slurm_plugin.validate import Problem
 
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
 LONGEST_INTERVAL_S: Final = 65535  # of HealthCheckInterval: slurmctld does not start with a longer one
+LONGEST_DEADLINE_S: Final = 60  # a prolog should end within MessageTimeout, and no site's is much longer
 DEFAULT_ROOT = deployed.DEFAULT_ROOT
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KB|MB|GB|TB)", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
@@ -156,6 +157,9 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
     if not 1 <= seconds(config.periodic.interval) <= LONGEST_INTERVAL_S:
         text = f"found {config.periodic.interval!r}; accepted: a time from 1s to {LONGEST_INTERVAL_S}s"
         yield Problem(("periodic", "interval"), text)
+    if not 1 <= seconds(config.prechecks.deadline) <= LONGEST_DEADLINE_S:
+        text = f"found {config.prechecks.deadline!r}; accepted: a time from 1s to {LONGEST_DEADLINE_S}s"
+        yield Problem(("prechecks", "deadline"), f"{text}, below MessageTimeout of slurm.conf")
     for section, settings in prechecks.SECTIONS.items():
         part = msgspec.to_builtins(getattr(config.prechecks, section.replace("-", "_")))
         for name, each in {**settings, **setting.COMMON}.items():

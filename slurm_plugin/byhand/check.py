@@ -16,6 +16,7 @@ from pathlib import Path
 import prechecks
 from prechecks import units
 from prechecks.setting import HOOKS, SIZE
+from slurm_plugin import compiled
 from slurm_plugin.byhand import explain, screen, situation
 from slurm_plugin.errors import UsageError
 
@@ -39,6 +40,12 @@ def _main(options: argparse.Namespace) -> int:
     if options.list:
         return _list(site, items, as_json=options.json)
     return _watch(options, site, items) if options.watch else _look(options, site, items)
+
+
+def _say_stale(site: situation.Site) -> None:
+    """On stderr, as what stands on stdout is as the settings have it."""
+    if said := compiled.stale(site.settings, anywhere=True):
+        print(f"slurm-plugin: {site.source} is old: {screen.printable(said)}", file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,7 +101,8 @@ def _list(site: situation.Site, items: Sequence[str] | None, *, as_json: bool) -
     if as_json:
         print(json.dumps(explain.json_form(told, site.source), indent=1))
     else:
-        print("\n".join(explain.text(told, site.source, on=screen.coloured())))
+        print("\n".join(explain.text(told, site.source, on=screen.coloured())), flush=True)
+    _say_stale(site)
     return 0
 
 
@@ -107,6 +115,7 @@ def _look(options: argparse.Namespace, site: situation.Site, items: Sequence[str
         on = screen.coloured()
         clear = screen.CLEAR if options.watch and sys.stdout.isatty() else ""
         print(clear + "\n".join((*table(report.items, on=on), "", *summary(report))), flush=True)
+    _say_stale(site)
     return exit_code(report.items)
 
 

@@ -10,6 +10,7 @@ from slurm_plugin.slurm import SlurmError
 CODES: Mapping[str, str] = {"bold": "1", "dim": "2", "red": "1;31", "green": "32", "yellow": "33"}
 CLEAR = "\x1b[H\x1b[2J"
 INTERRUPTED = 130  # as a shell has it after Ctrl-C
+NOBODY_READS = 141  # as it has it of a program whose reader has ended, `head`
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -24,6 +25,9 @@ def guarded(command: Callable[[], int]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be written at the end
+        return NOBODY_READS
 
 
 def coloured() -> bool:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from slurm_plugin import archive
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import DEFAULT_PATH, DEFAULT_ROOT, load, site_file
 
@@ -27,3 +28,8 @@ def render(directory: Path, config: Path | None, root: str) -> None:
     click.echo(f"{directory}: copy it to {root} on every node, owned by root")
     click.echo(f"  lines for slurm.conf: {directory / 'slurm.conf.fragment'}")
     click.echo(f"  beside slurm.conf:    {directory / 'job_submit.lua'}")
+    version = archive.binding()
+    if version:
+        click.echo(f"  NVIDIA's GPUs:        through NVML ({archive.BINDING_OF} {version}), else nvidia-smi")
+    else:
+        click.echo(f"  NVIDIA's GPUs:        nvidia-smi; for NVML: pip install {archive.BINDING_OF}, and render again")

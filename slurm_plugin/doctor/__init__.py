@@ -63,7 +63,7 @@ def _config(slurm: Slurm) -> Mapping[str, str]:
 def _slurm_conf(
     config: Mapping[str, str], site: siteconfig.SiteConfig, root: str, *, controller: bool
 ) -> Iterator[Finding]:
-    """A finding for each line of our fragment."""
+    """A finding for each line of our fragment, and for what our hooks need besides."""
     for name, value in measure.lines(site, root).items():
         leads = measure.leads(judge_slurm.values(config, name), value) if value.startswith("/") else None
         found = judge_slurm.setting(config, name, value, leads=leads)
@@ -71,6 +71,7 @@ def _slurm_conf(
             changed = measure.changed_at(config.get("SLURM_CONF", "")) if controller else None
             found = judge_slurm.activated(found, config, conf_time=changed, boot=measure.boot(config))
         yield found
+    yield judge_slurm.message_timeout(config, siteconfig.seconds(site.prechecks.deadline))
 
 
 def _job_submit(

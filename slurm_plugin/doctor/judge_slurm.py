@@ -3,6 +3,7 @@
 `config` is what slurmctld has set, as `Slurm.config()` gives it.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -36,6 +37,18 @@ def version(config: Mapping[str, str]) -> Finding:
             "Slurm version", "wrong", f"{text}; {releases.RELEASES[0].name} or later is needed", "upgrade Slurm"
         )
     return Finding("Slurm version", "ok", text)
+
+
+def message_timeout(config: Mapping[str, str], deadline_s: float) -> Finding:
+    """Whether a prolog whose checks use up their deadline still ends within the time that Slurm expects of one."""
+    name, has = "MessageTimeout", config.get("MessageTimeout", "")
+    seconds = has.removesuffix(" sec")
+    if not seconds.isdigit():
+        return Finding(name, "cannot tell", f"slurmctld says {has!r}")
+    if int(seconds) >= deadline_s:
+        return Finding(name, "ok", has)
+    message = f"is {has}, shorter than prechecks.deadline, {deadline_s:g} s"
+    return Finding(name, "wrong", message, f"slurm.conf: MessageTimeout={math.ceil(deadline_s)}")
 
 
 def values(config: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ def main() -> int:
     """One look. Its exit code is only logged by Slurm."""
     site, node = compiled.read(compiled.site_root()), os.environ["SLURMD_NODENAME"]
     syslog.openlog("slurm_plugin")
+    if stale := compiled.stale(site):  # where no job asks for checks no prolog's Python says it
+        syslog.syslog(syslog.LOG_WARNING, stale)
     facts = marker.load(site, marker.DRAINED)
     context = prechecks.Context(HOOK, node, (), tuple(facts.get("gpus", ())), bool(facts.get("infiniband")))
     settings = site["prechecks"]

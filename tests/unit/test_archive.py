@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
+from importlib import metadata
 from io import BytesIO
 from pathlib import Path
 
@@ -94,6 +95,17 @@ def test_other_versions(tmp_path: Path, whole: bytes, version: str) -> None:
         path = tmp_path / f"{number}.zip"
         path.write_bytes(data)
         assert python(path, code, interpreter=str(places[0])) == "main\n"
+
+
+def test_nvidias_binding(whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is beside our code where it is installed, and nothing that two machines must have alike."""
+    assert metadata.version("nvidia-ml-py") == archive.binding()
+    assert b"nvmlDeviceGetRemappedRows" in files(whole)["pynvml.py"]
+    monkeypatch.setattr(archive, "BINDING_OF", "no-such-package")
+    assert archive.binding() == ""
+    without = archive.build(["/bin/false"])
+    assert "pynvml.py" not in files(without)
+    assert archive.code(without) == archive.code(whole)
 
 
 def test_compared_by_its_code(whole: bytes, tmp_path: Path) -> None:

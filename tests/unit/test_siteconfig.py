@@ -54,7 +54,7 @@ def test_defaults_compiled() -> None:
                 "stack_size_kb": 8000,
                 "max_user_processes": 1000000,
             },
-            "gpu-check": {"device": "/dev/nvidia%d", "count": None, "tool": "/usr/bin/nvidia-smi"},
+            "gpu-check": {"device": "/dev/nvidia%d", "count": None, "tool": "/usr/bin/nvidia-smi", "nvml": True},
             "gpu-ecc": {"volatile": 0, "aggregate": None},
             "gpu-remap": {},
             "gpu-nvlink": {"links": None, "errors": None},
@@ -92,10 +92,17 @@ def test_defaults_compiled() -> None:
                 "dropped": None,
                 "link_losses": None,
             },
-            "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01},
+            "inodes": {"root": 0.01, "shm": 0.01, "cache": 0.01, "paths": 0.01},
             "mounts": {"paths": [], "read_only": [], "local": True},
-            "memory": {"total": None, "available": None, "uncorrectable": 0, "correctable": None},
-            "clock": {"error": None},
+            "memory": {
+                "total": None,
+                "available": None,
+                "uncorrectable": 0,
+                "correctable": None,
+                "slurm": True,
+                "slurm_conf": None,
+            },
+            "clock": {"error": None, "offset": None, "chronyc": "/usr/bin/chronyc", "ntpq": "/usr/bin/ntpq"},
             "processes": {
                 "zombies": None,
                 "stuck": None,
@@ -124,11 +131,11 @@ def test_all_keys(tmp_path: Path) -> None:
         metrics_directory: /var/lib/metrics
         periodic: {interval: 90s, failures: 1, passes: 10}
         prechecks:
-          deadline: 2m
+          deadline: 1m
           mandatory: [dns]
           disk-size: {root: 1.5TB, shm: 512 MB, cache: null, paths: [/scratch 100GB, /a b 1 MB]}
           ulimit: {max_locked_memory_kb: 1, open_files: 2, stack_size_kb: 3, max_user_processes: 4}
-          gpu-check: {device: "/dev/gpu%d", count: 8, tool: null}
+          gpu-check: {device: "/dev/gpu%d", count: 8, tool: null, nvml: no}
           gpu-ecc: {volatile: null, aggregate: 10}
           gpu-nvlink: {links: 18, errors: 100}
           gpu-processes: {accept: [], shared: yes}
@@ -142,10 +149,11 @@ def test_all_keys(tmp_path: Path) -> None:
             local_link_integrity_errors: 8, excessive_buffer_overrun_errors: 9, port_xmit_discards: 10,
             local_ack_timeout_err: 11, packet_seq_err: 12, out_of_sequence: 13}
           nic: {interfaces: [eth0], speed: 1, mtu: 2, least_mtu: 3, window: 30s, errors: 4, dropped: 5, link_losses: 6}
-          inodes: {root: 0.5, shm: 0, cache: null}
+          inodes: {root: 0.5, shm: 0, cache: null, paths: 0.2}
           mounts: {paths: [/home, /opt], read_only: [/opt], local: no}
-          memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000}
-          clock: {error: 0.5s}
+          memory: {total: 500GB, available: 1GB, uncorrectable: null, correctable: 1000, slurm: no,
+            slurm_conf: /opt/slurm.conf}
+          clock: {error: 0.5s, offset: 0.1s, chronyc: /opt/chronyc, ntpq: null}
           processes: {zombies: 100, stuck: 10, leftovers: yes, users_from: 500, accept: [podman]}
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
           ports: {listening: [22, 6818]}
@@ -175,7 +183,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "run_directory": "/run/sp",
         "spool_directory": "/var/sp",
         "prechecks": {
-            "deadline_s": 120.0,
+            "deadline_s": 60.0,
             "mandatory": ["dns"],
             "state": "/run/sp/state",
             "disk-size": {
@@ -185,7 +193,7 @@ def test_all_keys(tmp_path: Path) -> None:
                 "paths": [["/scratch", 100 * GB], ["/a b", 1024**2]],
             },
             "ulimit": {"max_locked_memory_kb": 1, "open_files": 2, "stack_size_kb": 3, "max_user_processes": 4},
-            "gpu-check": {"device": "/dev/gpu%d", "count": 8, "tool": None},
+            "gpu-check": {"device": "/dev/gpu%d", "count": 8, "tool": None, "nvml": False},
             "gpu-ecc": {"volatile": None, "aggregate": 10},
             "gpu-remap": {},
             "gpu-nvlink": {"links": 18, "errors": 100},
@@ -223,10 +231,17 @@ def test_all_keys(tmp_path: Path) -> None:
                 "dropped": 5,
                 "link_losses": 6,
             },
-            "inodes": {"root": 0.5, "shm": 0.0, "cache": None},
+            "inodes": {"paths": 0.2, "root": 0.5, "shm": 0.0, "cache": None},
             "mounts": {"paths": ["/home", "/opt"], "read_only": ["/opt"], "local": False},
-            "memory": {"total": 500 * GB, "available": GB, "uncorrectable": None, "correctable": 1000},
-            "clock": {"error": 0.5},
+            "memory": {
+                "total": 500 * GB,
+                "available": GB,
+                "uncorrectable": None,
+                "correctable": 1000,
+                "slurm": False,
+                "slurm_conf": "/opt/slurm.conf",
+            },
+            "clock": {"error": 0.5, "offset": 0.1, "chronyc": "/opt/chronyc", "ntpq": None},
             "processes": {
                 "zombies": 100,
                 "stuck": 10,
@@ -266,6 +281,11 @@ def test_all_keys(tmp_path: Path) -> None:
             "prechecks.ports.listening: found 'ssh'; accepted: a number from",
         ),
         ("prechecks: {ports: {listening: [65536]}}", "prechecks.ports.listening: found '65536'; accepted: a number"),
+        (
+            "prechecks: {deadline: 61s}",
+            "prechecks.deadline: found '61s'; accepted: a time from 1s to 60s, below MessageTimeout of slurm.conf",
+        ),
+        ("prechecks: {deadline: 0.5s}", "prechecks.deadline: found '0.5s'; accepted: a time from 1s to 60s, below"),
         ("prechecks: {deadline: 10}", "prechecks.deadline: found '10'; accepted: a time such as 10s or 2m"),
         ("prechecks: {deadline: 10h}", "prechecks.deadline: found '10h'; accepted: a time such as 10s or 2m"),
         ("prechecks: {gpu-check: {device: /dev/x}}", "prechecks.gpu-check.device: found '/dev/x'; accepted: a path"),

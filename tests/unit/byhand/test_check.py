@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,12 @@ import pytest
 
 import prechecks
 from prechecks import Verdict, gpu_xid
+from slurm_plugin import compiled, siteconfig
 from slurm_plugin.__main__ import main
 from slurm_plugin.byhand import check
 from tests.unit.prechecks.vendor import fake
 
+ROOT = Path(__file__).parents[3]
 NODE, JOB, NO = prechecks.NODE_PROBLEM, prechecks.JOB_PROBLEM, prechecks.NO_PROBLEM
 
 
@@ -70,6 +74,41 @@ def test_an_item_that_is_none(word: str, close: str, capsys: pytest.CaptureFixtu
 def test_exit_codes(verdicts: list[tuple[str, str]], code: int) -> None:
     """A failure that counts before what is not known; what a site only logs counts as fine."""
     assert check.exit_code([Verdict("a", verdict, problem, "") for verdict, problem in verdicts]) == code
+
+
+@pytest.mark.parametrize("options", [["--json"], [], ["--list"]])
+def test_a_stale_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    """Where the site file was changed after `site render`, a line on stderr says so; the look is what hooks see."""
+    path, root = tmp_path / "site.yaml", tmp_path / "deployed"
+    path.write_text("prechecks: {disk-size: {shm: 1B}}\n")
+    root.mkdir()
+    compiled_file = root / compiled.FILE
+    compiled_file.write_text(json.dumps(siteconfig.compiled(siteconfig.load(path), siteconfig.site_file(path))))
+    monkeypatch.setattr(compiled, "DEFAULT_ROOT", str(root))
+    assert main(["check", "disk-size.shm", *options]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    path.write_text("prechecks: {disk-size: {shm: 900TB}}\n")
+    assert main(["check", "disk-size.shm", *options]) == 0
+    again, err = capsys.readouterr()
+    line = f"{path} was changed after `slurm-plugin site render`; run it again"
+    assert err == f"slurm-plugin: {compiled_file} is old: {line}\n"
+    assert "was changed" not in again
+    assert again.count("\n") == out.count("\n")
+
+
+def test_a_reader_that_ends(config: Callable[[str], list[str]]) -> None:
+    """As `head` does: no traceback, and the exit code that a shell has for it."""
+    argv = [sys.executable, "-m", "slurm_plugin", "check", "disk-size.shm", "--watch=0.1", *config("mandatory: []")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as started:
+        assert started.stdout is not None
+        assert started.stderr is not None
+        assert started.stdout.readline().startswith("ITEM")
+        started.stdout.close()
+        assert started.stderr.read() == ""
+    assert started.returncode == 141
 
 
 def test_a_look(config: Callable[[str], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

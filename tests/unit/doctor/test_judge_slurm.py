@@ -123,6 +123,17 @@ def test_epilog_slurmctld_that_may_wait_for_a_restart(
     assert (verdict, conf_time) != ("cannot tell", 101) or "systemctl restart slurmctld" in found.remedy
 
 
+@pytest.mark.parametrize(
+    ("has", "deadline_s", "verdict"),
+    [("10 sec", 10.0, "ok"), ("30 sec", 10.0, "ok"), ("10 sec", 10.5, "wrong"), ("", 10.0, "cannot tell")],
+)
+def test_message_timeout(has: str, deadline_s: float, verdict: str) -> None:
+    """A prolog whose checks use up their deadline must end within it; the line to add has the deadline."""
+    found = judge_slurm.message_timeout({"MessageTimeout": has}, deadline_s)
+    assert found.verdict == verdict
+    assert found.remedy == ("slurm.conf: MessageTimeout=11" if verdict == "wrong" else "")
+
+
 def test_epilog_slurmctld_that_is_not_set_stays_wrong() -> None:
     """No second finding hides the first."""
     wrong = Finding("EpilogSlurmctld", "wrong", "is not set", "slurm.conf: ...")

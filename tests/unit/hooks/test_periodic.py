@@ -262,6 +262,21 @@ def test_a_controller_that_does_not_answer(machine: Machine) -> None:
     assert machine.look(FINE) == [("resume", "n1")]
 
 
+def test_a_stale_compile(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is said at each look: where no job asks for checks, no prolog says it."""
+    said: list[str] = []
+    monkeypatch.setattr(periodic.syslog, "syslog", lambda *words: said.append(words[-1]))
+    monkeypatch.setattr(periodic.compiled, "LOCAL", str(tmp_path))
+    path = tmp_path / "site.yaml"
+    path.write_text("max_retries: 1")
+    machine.site["site_file"] = siteconfig.site_file(path)._asdict()
+    machine.look(FINE)
+    assert said == []
+    path.write_text("max_retries: 2")
+    machine.look(FINE)
+    assert said == [f"{path} was changed after `slurm-plugin site render`; run it again"]
+
+
 def test_a_dry_run(machine: Machine) -> None:
     """Nothing is drained, and nothing brought back that was drained before."""
     drained(machine)

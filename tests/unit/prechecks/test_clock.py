@@ -1,34 +1,131 @@
-"""`clock`: what the kernel says of its clock."""
+"""`clock`: what the kernel says of its clock, and the daemon that keeps it of the offset."""
+
+from pathlib import Path
 
 import pytest
 
 import prechecks
-from prechecks import Context, Finding, clock
+from prechecks import Context, Finding, clock, timeserver
+from prechecks.clock import KERNEL, Reading
+from tests.unit.prechecks.vendor import captured, fake
 
-PLL_NANO = 0x2001  # the status that chronyd leaves: STA_PLL | STA_NANO
 HELD = {"deadline_s": 30.0, "clock": {"error": 1.0}}
+WELL = Reading(KERNEL, True, 0.001, 0.0125)  # noqa: FBT003 - as it is read
+LOST = Reading(KERNEL, False, 0.0, 16.0)  # noqa: FBT003
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "finding"),
+    ("kernel", "finding"),
     [
-        (0.0125, PLL_NANO, Finding("ok", "error up to 0.0125 s", 0.0125, 1.0)),
-        (1.0, 0, Finding("ok", "error up to 1 s", 1.0, 1.0)),
-        (1.2345, PLL_NANO, Finding("failed", "error up to 1.23 s, more than 1 s", 1.2345, 1.0)),
-        (16.0, 0x40, Finding("failed", "not synchronised", 16.0, 1.0)),
-        (0.0, PLL_NANO | 0x40, Finding("failed", "not synchronised", 0.0, 1.0)),
+        (WELL, Finding("ok", "error up to 0.0125 s", 0.0125, 1.0)),
+        (WELL._replace(error=1.0), Finding("ok", "error up to 1 s", 1.0, 1.0)),
+        (WELL._replace(error=1.2345), Finding("failed", "error up to 1.23 s, more than 1 s", 1.2345, 1.0)),
+        (LOST, Finding("failed", "not synchronised", 16.0, 1.0)),
+        (LOST._replace(error=0.0), Finding("failed", "not synchronised", 0.0, 1.0)),
     ],
 )
-def test_judge(error: float, status: int, finding: Finding) -> None:
+def test_the_error(kernel: Reading, finding: Finding) -> None:
     """Unsynchronised fails whatever the error; an error fails where it is more than the site accepts."""
-    assert clock.judge(error, status, 1.0) == finding
+    assert clock.judge(kernel, None, 1.0, None) == finding
+
+
+@pytest.mark.parametrize(
+    ("kernel", "daemon", "error", "finding"),
+    [
+        (WELL, None, None, Finding("ok", "the kernel: offset 0.001 s", 0.001, 0.1)),
+        (LOST, None, None, Finding("failed", "not synchronised", 0.0, 0.1)),
+        (
+            WELL._replace(offset=-0.3),
+            None,
+            None,
+            Finding("failed", "the kernel: offset -0.3 s, more than 0.1 s", -0.3, 0.1),
+        ),
+        (WELL, WELL._replace(source="chronyd", offset=0.1), None, Finding("ok", "chronyd: offset 0.1 s", 0.1, 0.1)),
+        (LOST, WELL._replace(source="chronyd"), None, Finding("ok", "chronyd: offset 0.001 s", 0.001, 0.1)),
+        (WELL, LOST._replace(source="ntpd"), None, Finding("failed", "ntpd: not synchronised", 0.0, 0.1)),
+        (
+            LOST,
+            WELL._replace(source="ntpd", offset=7.0),
+            1.0,
+            Finding("failed", "not synchronised, ntpd: offset 7 s, more than 0.1 s", 16.0, 1.0),
+        ),
+        (
+            WELL,
+            WELL._replace(source="chronyd"),
+            1.0,
+            Finding("ok", "error up to 0.0125 s, chronyd: offset 0.001 s", 0.0125, 1.0),
+        ),
+    ],
+)
+def test_the_offset(kernel: Reading, daemon: Reading | None, error: float | None, finding: Finding) -> None:
+    """Either way; of the daemon where one answers, which then says whether the clock is kept."""
+    assert clock.judge(kernel, daemon, error, 0.1) == finding
+
+
+@pytest.mark.parametrize(
+    ("name", "reading"),
+    [
+        ("chronyc", ("chronyd", True, -0.000001181, None)),
+        ("chronyc-lost", ("chronyd", False, 0.000000056, None)),
+        ("chronyc-no-daemon", None),
+    ],
+)
+def test_what_chronyc_says(name: str, reading: tuple[str, bool, float, None] | None) -> None:
+    """A daemon that has lost its servers says so; words alone are no daemon."""
+    assert timeserver.chrony(captured(name, of="clock")) == reading
+
+
+def test_columns_that_are_no_numbers() -> None:
+    """Are an exception, so an `error`: never an offset of 0."""
+    with pytest.raises(ValueError, match="float"):
+        timeserver.chrony(captured("chronyc", of="clock").replace("-0.000001181", "?"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reading"),
+    [("ntpq", ("ntpd", True, 0.000671, None)), ("ntpq-lost", ("ntpd", False, 0.0, None)), ("ntpq-no-daemon", None)],
+)
+def test_what_ntpq_says(name: str, reading: tuple[str, bool, float, None] | None) -> None:
+    """In milliseconds, of ntp and of ntpsec."""
+    assert timeserver.ntp(captured(name, of="clock")) == reading
+
+
+def test_who_is_asked(tmp_path: Path) -> None:
+    """chronyd, then ntpd, each where its tool is and it answers; else the kernel is what there is."""
+    asked: list[str] = []
+    says = {
+        name: fake(tmp_path, name, captured(name, of="clock"))
+        for name in ("chronyc", "chronyc-no-daemon", "ntpq", "ntpq-no-daemon")
+    }
+
+    def source(chronyc: str | None, ntpq: str | None) -> str:
+        found = timeserver.ask(chronyc, ntpq, asked.append)
+        return found.source if found else ""
+
+    assert source(says["chronyc"], says["ntpq"]) == "chronyd"
+    assert asked == [says["chronyc"]]
+    assert source(says["chronyc-no-daemon"], says["ntpq"]) == "ntpd"
+    assert source(f"{tmp_path}/none", says["ntpq"]) == "ntpd"
+    assert source(None, says["ntpq-no-daemon"]) == ""
+    assert source(None, None) == ""
+
+
+def test_the_whole_way(tmp_path: Path) -> None:
+    """An offset above the site's fails, with who says so."""
+    text = captured("chronyc", of="clock").replace("-0.000001181", "-2.5")
+    own = {"error": None, "offset": 0.5, "chronyc": fake(tmp_path, "chronyc", text), "ntpq": None}
+    settings = {"deadline_s": 30.0, "clock": own}
+    (found,) = prechecks.run(Context("periodic", "n1"), settings, checks=[clock.Clock()])
+    assert (found.verdict, found.message) == ("failed", "chronyd: offset -2.5 s, more than 0.5 s")
 
 
 def test_the_clock_of_this_machine() -> None:
     """The kernel holds the error between 0 and 16 s, and at 16 s says unsynchronised."""
-    error, status = clock.adjtimex()
-    assert 0 <= error <= 16
-    assert error < 16 or status & clock.UNSYNCHRONISED
+    found = clock.adjtimex()
+    assert found.error is not None
+    assert 0 <= found.error <= 16
+    assert found.error < 16 or not found.synchronised
+    assert abs(found.offset) <= 0.5, "MAXPHASE of <linux/timex.h>: it makes up for no more"
 
 
 @pytest.mark.parametrize(
@@ -43,6 +140,6 @@ def test_where(hook: str, looked: bool) -> None:
 
 def test_not_looked_at_without_a_threshold() -> None:
     """As on a site that says nothing."""
-    settings = {"deadline_s": 30.0, "clock": {"error": None}}
+    settings = {"deadline_s": 30.0, "clock": {"error": None, "offset": None}}
     (found,) = prechecks.run(Context("periodic", "n1"), settings, checks=[clock.Clock()])
     assert (found.verdict, found.message) == ("skipped", "no threshold on this site")

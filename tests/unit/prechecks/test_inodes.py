@@ -43,6 +43,19 @@ def test_inodes_of_this_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.0, "ok"), (1.0, "failed"), (None, "skipped")])
+def test_paths(tmp_path: Path, threshold: float | None, verdict: str) -> None:
+    """Those that the site names for their space, with the path that fails; none named: skipped."""
+    settings = {"deadline_s": 30.0, "inodes": {"paths": threshold}, "disk-size": {"paths": [[str(tmp_path), 1]]}}
+    (found,) = prechecks.run(Context("prolog", "n1"), settings, checks=[inodes.InodesPaths()])
+    assert (found.verdict, found.problem) == (verdict, "job_problem")
+    assert found.message.startswith("no further paths" if verdict == "skipped" else f"{tmp_path}: ")
+    (found,) = prechecks.run(
+        Context("periodic", "n1"), settings | {"disk-size": {"paths": []}}, checks=[inodes.InodesPaths()]
+    )
+    assert (found.verdict, found.problem) == ("skipped", "node_problem")
+
+
+@pytest.mark.parametrize(("threshold", "verdict"), [(0.0, "ok"), (1.0, "failed"), (None, "skipped")])
 def test_run(tmp_path: Path, threshold: float | None, verdict: str) -> None:
     """Through the runner: nowhere are all inodes free."""
     check = inodes.Inodes("root", str(tmp_path))

@@ -63,7 +63,7 @@ def test_yes_and_no(cell: str, value: bool | None) -> None:
 def test_what_cannot_be_read_is_an_exception(cell: str) -> None:
     """Never a zero."""
     for read in (nvidia.number, nvidia.yes):
-        with pytest.raises(ValueError, match=r"nvidia-smi says '.*' where"):
+        with pytest.raises(ValueError, match=r"the driver says '.*' where"):
             read(cell)
 
 
@@ -85,14 +85,14 @@ def test_gpu_check_where_all_answer() -> None:
     assert gpu.judge_answer(answer, 3) is None
     assert gpu.judge_answer(answer, 1) is None
     found = gpu.judge_answer(answer, 8)
-    assert found == Finding("failed", "3 of 8 GPUs answer nvidia-smi", None, 8)
+    assert found == Finding("failed", "3 of 8 GPUs answer", None, 8)
 
 
 def test_gpu_check_of_a_lost_gpu() -> None:
     """Whatever number is wanted: the tool names it."""
     words = "Unable to determine the device handle for GPU3: 0000:04:00.0: Unknown Error"
     found = gpu.judge_answer(nvidia.parse(captured("nvidia-smi-lost"), 2), 8)
-    assert found == Finding("failed", f"7 of 8 GPUs answer nvidia-smi: {words}", words, 8)
+    assert found == Finding("failed", f"7 of 8 GPUs answer: {words}", words, 8)
     found = gpu.judge_answer(nvidia.parse(captured("nvidia-smi-lost"), 2), 1)
     assert found is not None
     assert found.verdict == "failed"
@@ -101,7 +101,7 @@ def test_gpu_check_of_a_lost_gpu() -> None:
 def test_gpu_check_of_a_gpu_that_must_be_reset() -> None:
     """It has a row, and no value in it; a GPU without a sensor has none either, and is fine."""
     found = gpu.judge_answer(nvidia.parse(captured("nvidia-smi-reset"), 2), 2)
-    assert found == Finding("failed", "1 of 2 GPUs answer nvidia-smi: 0000:19:00.0 GPU requires reset", None, 2)
+    assert found == Finding("failed", "1 of 2 GPUs answer: 0000:19:00.0 GPU requires reset", None, 2)
     found = gpu.judge_answer(nvidia.parse(captured("nvidia-smi-reset"), 2), 1)
     assert found is not None, "one that is lost is the node's, whoever's job it is in"
     assert gpu.judge_answer(nvidia.parse("00000000:00:09.0, [N/A]\n", 2), 1) is None
@@ -114,14 +114,14 @@ def test_gpu_check_of_a_gpu_that_must_be_reset() -> None:
         (
             captured("nvidia-smi-lost"),
             0,
-            ("failed", "7 of 8 GPUs answer nvidia-smi: Unable to determine the device ha"),
+            ("failed", "7 of 8 GPUs answer: Unable to determine the device ha"),
         ),
         (
             FAILED_TO_TALK,
             9,
-            ("failed", "0 of 1 GPUs answer nvidia-smi: NVIDIA-SMI has failed because it couldn't comm"),
+            ("failed", "0 of 1 GPUs answer: NVIDIA-SMI has failed because it couldn't comm"),
         ),
-        ("No devices were found\n", 6, ("failed", "0 of 1 GPUs answer nvidia-smi: No devices were found")),
+        ("No devices were found\n", 6, ("failed", "0 of 1 GPUs answer: No devices were found")),
         ("Segmentation fault\n", 139, ("error", " ended with 139 and said: Segmentation fault")),
         ("", 0, ("error", " ended with 0 and said: nothing")),
     ],

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,15 +18,8 @@ PROGRAM = """
 import json, os, sys, time
 
 import prechecks
-from slurm_plugin.sandbox import hungmount
 
 path, deadline = sys.argv[1], float(sys.argv[2])
-fuse = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-hungmount.mount(fuse, path)
-other_end = os.fork()
-if not other_end:
-    hungmount.swallow(fuse)
-os.close(fuse)
 
 def word(pid, name):
     lines = open(f"/proc/{pid}/status").read().splitlines()
@@ -35,11 +29,16 @@ def children():
     found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in found if pid not in (1, other_end) and word(pid, "PPid") == str(os.getpid())]
 
+def by_item(item):
+    return next(check for check in prechecks.CHECKS if check.item == item)
+
+%s
+
 settings = {"deadline_s": deadline, "mounts": {"paths": ["/", path], "read_only": ["/"], "local": True}}
 took, verdicts = [], []
 for _ in range(3):
     begin = time.monotonic()
-    found = prechecks.run(prechecks.Context("prolog", "n1"), settings, items=["mounts.paths", "mounts.local"])
+    found = prechecks.run(prechecks.Context("prolog", "n1"), settings, checks=[hangs, by_item("mounts.local")])
     took.append(time.monotonic() - begin)
     verdicts.append([[each.item, each.verdict, each.message] for each in found])
 stuck = children()
@@ -48,29 +47,92 @@ while (states := [word(pid, "State") for pid in stuck]) != ["D"] * 3 and time.mo
     time.sleep(0.01)
 pending = [int(word(pid, "ShdPnd"), 16) for pid in stuck]
 alive = [os.waitpid(pid, os.WNOHANG) for pid in stuck]
-os.kill(other_end, 9)
+let_go()
 ended = [os.waitpid(pid, 0)[1] for pid in stuck]
 print(json.dumps({"took": min(took), "verdicts": verdicts, "pending": pending, "alive": alive, "states": states,
                   "ended": ended}))
 """
+# A file system whose other end answers nothing: `mounts` asks it.
+FUSE = """
+from slurm_plugin.sandbox import hungmount
+
+fuse = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+hungmount.mount(fuse, path)
+other_end = os.fork()
+if not other_end:
+    hungmount.swallow(fuse)
+os.close(fuse)
+hangs = by_item("mounts.paths")
+
+def let_go():
+    os.kill(other_end, 9)
+"""
+# A file system of a disk, frozen as for a snapshot (ioctl_fsfreeze(2)): who writes there waits. Thawed come what may.
+FROZEN = """
+import fcntl, subprocess
+
+FREEZE, THAW = 0xC0045877, 0xC0045878
+disk = f"{path}.img"
+with open(disk, "wb") as file:
+    file.truncate(16 << 20)
+subprocess.run(["/sbin/mkfs.ext4", "-q", disk], check=True)
+subprocess.run(["mount", "-o", "loop", disk, path], check=True)
+root = os.open(path, os.O_RDONLY)
+other_end = os.fork()
+if not other_end:
+    time.sleep(40)
+    fcntl.ioctl(root, THAW, 0)
+    os._exit(0)
+fcntl.ioctl(root, FREEZE, 0)
+
+class Writes(prechecks.Check):
+    item, problem = "writes", prechecks.NODE_PROBLEM
+
+    def applies(self, context, settings):
+        return True
+
+    def look(self, context, settings):
+        self.doing(path)
+        open(f"{path}/written", "w").close()
+
+hangs = Writes()
+
+def let_go():
+    fcntl.ioctl(root, THAW, 0)
+    os.kill(other_end, 9)
+"""
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems as root")
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/fuse").exists(), reason="mounts a FUSE file system as root")
-def test_a_check_that_no_signal_ends(tmp_path: Path) -> None:
-    """It is killed, stays, is left behind and named; the others' verdicts stand; it dies when the mount lets it go."""
+def stuck(tmp_path: Path, how: str) -> dict[str, Any]:
+    """What happened where a check hangs in this way: three rounds of it, then it is let go."""
     hangs = tmp_path / "hangs"
     hangs.mkdir()
-    argv = [*ALONE, sys.executable, "-c", PROGRAM, str(hangs), str(DEADLINE_S)]
+    argv = [*ALONE, sys.executable, "-c", PROGRAM % how, str(hangs), str(DEADLINE_S)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (
-        DEADLINE_S <= found["took"] < DEADLINE_S + 1
-    )  # of three: what another program takes from this one is not ours
-    for paths, local in found["verdicts"]:
-        assert paths == ["mounts.paths", "timeout", f"no answer within {DEADLINE_S:g} s: {hangs}"]
+    found: dict[str, Any] = json.loads(done.stdout)
+    # of three: what another program takes from this one is not ours
+    assert DEADLINE_S <= found["took"] < DEADLINE_S + 1
+    for _, local in found["verdicts"]:
         assert local[:2] == ["mounts.local", "ok"]
     assert found["states"] == ["D"] * 3
     assert found["alive"] == [[0, 0]] * 3
     assert all(pending & 1 << signal.SIGKILL - 1 for pending in found["pending"])
     assert found["ended"] == [signal.SIGKILL] * 3
+    assert all(verdict[2] == f"no answer within {DEADLINE_S:g} s: {hangs}" for verdict, _ in found["verdicts"])
+    return found
+
+
+@as_root
+@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no FUSE here")
+def test_a_check_that_no_signal_ends(tmp_path: Path) -> None:
+    """It is killed, stays, is left behind and named; the others' verdicts stand; it dies when the mount lets it go."""
+    assert [paths[:2] for paths, _ in stuck(tmp_path, FUSE)["verdicts"]] == [["mounts.paths", "timeout"]] * 3
+
+
+@as_root
+@pytest.mark.skipif(not Path("/dev/loop-control").exists(), reason="no loop devices here")
+def test_a_check_on_a_frozen_file_system(tmp_path: Path) -> None:
+    """The same of one that writes to a disk that takes nothing."""
+    assert [writes[:2] for writes, _ in stuck(tmp_path, FROZEN)["verdicts"]] == [["writes", "timeout"]] * 3

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-CAPTURED = Path(__file__).parents[2] / "captured/vendor"
+CAPTURED = Path(__file__).parents[2] / "captured"
 
 
-def captured(name: str) -> str:
+def captured(name: str, *, of: str = "vendor") -> str:
     """The capture, without its first line, which says where it comes from."""
-    source, _, text = (CAPTURED / f"{name}.txt").read_text(encoding="utf-8").partition("\n")
+    source, _, text = (CAPTURED / of / f"{name}.txt").read_text(encoding="utf-8").partition("\n")
     assert source.startswith("# ")
     return text
 
