@@ -116,6 +116,7 @@ def step(
     faulty = faults(ended, job, nodes)
     if faulty is None:
         return Drop("this requeue is not ours")
+    grant = grant.told(asked.again) if (asked := token.find(job.comment)) else grant
     why = "; ".join(f"{node}: {reason}" for node, reason in faulty.items()) or "the job asked for it"
     if not grant.left:
         return Cancel(replace(grant, last=f"no restart left after {why}"))  # not counted: that would let it start

@@ -5,7 +5,7 @@ kept, and stands before our part once we have written.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 PREFIX = "sp1:"
@@ -19,16 +19,29 @@ class Grant:
     """The budget of a job and what happened to it."""
 
     granted: int = 0  # restarts allowed
-    requeues: int = 0  # restarts used
+    requeues: int = 0  # restarts used by requeues
     excluded: tuple[str, ...] = ()  # the nodes left out because of us, newest last
     deadline: str = ""
     last: str = ""  # why the last restart happened, in words
     counted: int = -1  # the run (restart count) that was counted last
+    again: int = 0  # restarts used inside an allocation, without a requeue
+
+    @property
+    def used(self) -> int:
+        """Restarts that happened, of both kinds."""
+        return self.requeues + self.again
 
     @property
     def left(self) -> int:
         """Restarts that may still happen."""
-        return max(0, self.granted - self.requeues)
+        return max(0, self.granted - self.used)
+
+    def told(self, again: int) -> "Grant":
+        """The grant with the restarts in place that the job's own token tells of.
+
+        It is user text: it may only raise the number, which lowers what is left.
+        """
+        return replace(self, again=max(self.again, again))
 
 
 def parse(admin_comment: str) -> Grant | None:
@@ -60,6 +73,7 @@ def _grant(fields: dict[str, Any]) -> Grant:
         deadline=str(fields.get("deadline", "")),
         last=str(fields.get("last", "")),
         counted=int(fields.get("counted", -1)),
+        again=int(fields.get("again", 0)),
     )
 
 

@@ -1,8 +1,9 @@
 """The per-job request that travels in a job's `--comment`: `[sp1;retries=3;ib=auto]`.
 
 It is user text and only a request: authority is the grant in admin_comment (`slurm_plugin.grant`). While a job runs,
-the supervisor adds a **mark**: `run=` (the restart count of the run that is asked to end), `x=` (the positions of the
-nodes to leave out, in that run's node list). Form and bounds: docs/contract.md.
+the supervisor adds `again=` (restarts in place so far) and a **mark**: `run=` (the restart count of the run that is
+asked to end), `x=` (the positions of the nodes to leave out, in that run's node list). Form and bounds:
+docs/contract.md.
 
 Named tuples made by `collections`: a prolog reads a token on every node of every job, and `dataclasses` costs it 14 ms.
 """
@@ -20,6 +21,7 @@ INFINIBAND = ("auto", "yes", "no")
 _OPENS, _CLOSES = f"[{VERSION};", "]"
 _CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_=;.,-")
 _MAX_DIGITS = 6
+_MOST = 10**_MAX_DIGITS - 1
 
 
 class Mark(namedtuple("Mark", "run leave_out", defaults=((),))):
@@ -30,16 +32,19 @@ class Mark(namedtuple("Mark", "run leave_out", defaults=((),))):
     leave_out: tuple[int, ...]  # positions in that run's node list, from 0
 
 
-class Token(namedtuple("Token", "retries infiniband mark", defaults=(0, "auto", None))):
-    """What a job asks of the hooks."""
+class Token(namedtuple("Token", "retries infiniband mark again", defaults=(0, "auto", None, 0))):
+    """What a job asks of the hooks, and what its supervisor tells them."""
 
     __slots__ = ()
     retries: int
     infiniband: str
     mark: Mark | None
+    again: int  # restarts inside its allocations so far, over all runs
 
     def __str__(self) -> str:
         parts = [VERSION, f"retries={self.retries}", f"ib={self.infiniband}"]
+        if self.again:
+            parts.append(f"again={self.again}")
         if self.mark:
             parts.append(f"run={self.mark.run}")
             if self.mark.leave_out:
@@ -76,7 +81,7 @@ def _number(text: str) -> bool:
 
 def _token(fields: dict[str, str]) -> Token | None:
     """A token from its `key=value` pairs; keys of a later version are passed over."""
-    numbers = [fields.get("retries", "0"), fields.get("run", "0")]
+    numbers = [fields.get(key, "0") for key in ("retries", "run", "again")]
     places = [part for part in fields.get("x", "").split(",") if part]
     if not all(map(_number, (*numbers, *places))):
         return None
@@ -84,21 +89,41 @@ def _token(fields: dict[str, str]) -> Token | None:
     if retries > MAX_RETRIES or infiniband not in INFINIBAND:
         return None
     mark = Mark(int(numbers[1]), tuple(map(int, places))) if "run" in fields else None
-    return Token(retries, infiniband, mark)
+    return Token(retries, infiniband, mark, int(numbers[2]))
 
 
 def marked(comment: str, mark: Mark) -> str:
     """The comment with its token carrying `mark`, everything else kept; nodes that do not fit are dropped.
 
-    Raises ValueError where the comment holds no token of ours.
+    Raises ValueError where the comment holds no token of ours, or has no room.
     """
+    return _written(comment, _held(comment)._replace(mark=mark))
+
+
+def counted(comment: str, *, again: int) -> str:
+    """The comment with its token telling of `again` restarts in place; a number that is there is never lowered.
+
+    Everything else is kept, as `marked` does. Raises ValueError where the comment holds no token of ours, or has no
+    room.
+    """
+    token = _held(comment)
+    return _written(comment, token._replace(again=min(max(token.again, again), _MOST)))
+
+
+def _held(comment: str) -> Token:
     token = find(comment)
     if token is None:
         raise ValueError("the job's comment holds no [sp1;...] token: it was edited after submission")
+    return token
+
+
+def _written(comment: str, token: Token) -> str:
+    """The comment with `token` in the place of the one in it; of a mark's nodes as many as fit."""
     before, _, after = _parted(comment)
-    leave_out = mark.leave_out[: MAX_BYTES // 2]  # each takes two bytes at least
+    leave_out = token.mark.leave_out[: MAX_BYTES // 2] if token.mark else ()  # each takes two bytes at least
     while True:
-        text = str(token._replace(mark=Mark(mark.run, leave_out)))
+        mark = token.mark and Mark(token.mark.run, leave_out)
+        text = str(token._replace(mark=mark))
         whole = f"{before}{text}{after}"
         if len(text) <= MAX_BYTES and len(whole.encode()) <= MAX_COMMENT_BYTES:
             return whole

@@ -170,8 +170,8 @@ def _was_short(job: Job) -> bool:
 
 def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node]) -> Iterable[str]:
     """What was asked for, what was granted, what happened."""
-    asked = token.find(job.comment)
-    wanted = asked.retries if asked else 0
+    asked = token.find(job.comment) or token.Token()
+    wanted = asked.retries
     if given is None:
         if wanted:
             yield f"it asked for {_times(wanted)}, and none was granted: see slurm-plugin doctor"
@@ -180,9 +180,12 @@ def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node]) -> Iterable
         return
     if given.granted < wanted:
         yield f"it asked for {_times(wanted)}; the site grants {given.granted}"
+    given = given.told(asked.again)
+    if given.again:
+        yield f"it was restarted {_often(given.again)} on nodes that it had, without a requeue"
     if given.requeues:
-        yield f"restart {given.requeues} of {given.granted} was needed because of {given.last}"
-    elif given.granted and not job.restarts:
+        yield f"restart {given.used} of {given.granted} was needed because of {given.last}"
+    elif given.granted and not job.restarts and not given.again:
         yield f"none of its {_times(given.granted)} was needed so far"
     fresh = bool(blamed) and is_uncounted(job)  # the worker counts it in a moment
     if fresh:

@@ -155,7 +155,7 @@ def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
             if excluded and job.state in WAITING:  # Slurm changes the list of a pending job only
                 changes["ExcNodeList"] = nodelist.fold(excluded)
             door.update_job(job.id, **changes)
-            syslog.syslog(f"job {job.id}: restart {fresh.requeues} of {fresh.granted}: {fresh.last}")
+            syslog.syslog(f"job {job.id}: restart {fresh.used} of {fresh.granted}: {fresh.last}")
         case Unhold() if job:
             door.release(job.id)
             syslog.syslog(f"job {job.id}: released: {job.reason}")

@@ -172,6 +172,27 @@ def test_asked_without_a_node() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("grant", "told", "expected"),
+    [
+        (Grant(3), 2, Grant(3, 1, ("n2",), "", COUNTED.last, 0, again=2)),
+        (Grant(3, again=2), 0, Grant(3, 1, ("n2",), "", COUNTED.last, 0, again=2)),
+        (Grant(3), 3, None),
+        (Grant(3, again=3), 0, None),
+        (Grant(3, 1), 999_999, None),
+    ],
+)
+def test_restarts_in_place_are_taken_off(grant: Grant, told: int, expected: Grant | None) -> None:
+    """The larger of the token's and the grant's number counts; where nothing is left the requeue is not granted."""
+    job = given_job(grant=grant, comment=f"[sp1;retries=3;again={told}]")
+    found = step(ENDED_RUN, job, NODES, [], 0, settle_s=SETTLE_S)
+    if expected is None:
+        over = replace(grant.told(told), last=f"no restart left after {COUNTED.last}")
+        assert found == Cancel(over)
+    else:
+        assert found == Count(expected, ("n2",))
+
+
 FAULTS = {
     "our drain for this job": ({"n2": NODES["n2"]}, "", {"n2": "gpu-check: 3 of 4 GPUs"}),
     "our drain for another job": (

@@ -16,6 +16,7 @@ GRANTS = st.builds(
     deadline=st.text(max_size=20),
     last=st.text(max_size=60) | st.just('sp1:{"granted":128}') | st.just('"]}sp1:{"'),
     counted=st.integers(-1, 200),
+    again=st.integers(0, 128),
 )
 
 
@@ -29,7 +30,7 @@ def test_whole_text() -> None:
     grant = Grant(3, 1, ("n2",), "", "n2: gpu-check: é", 0)
     assert written("project=a", grant) == (
         'project=a sp1:{"granted":3,"requeues":1,"excluded":["n2"],"deadline":"","last":"n2: gpu-check: \\u00e9",'
-        '"counted":0}'
+        '"counted":0,"again":0}'
     )
 
 
@@ -112,7 +113,16 @@ def test_fits_what_the_door_reads(word: str) -> None:
     assert found.last.startswith("gpu-node-00000: ")
 
 
-@pytest.mark.parametrize(("granted", "requeues", "left"), [(3, 0, 3), (3, 3, 0), (3, 4, 0), (0, 0, 0)])
-def test_left(granted: int, requeues: int, left: int) -> None:
-    """Never fewer than none."""
-    assert Grant(granted, requeues).left == left
+@pytest.mark.parametrize(
+    ("granted", "requeues", "again", "left"),
+    [(3, 0, 0, 3), (3, 3, 0, 0), (3, 4, 0, 0), (0, 0, 0, 0), (3, 1, 1, 1), (3, 0, 3, 0), (3, 2, 9, 0)],
+)
+def test_left(granted: int, requeues: int, again: int, left: int) -> None:
+    """Restarts of both kinds are taken off; never fewer than none are left."""
+    assert Grant(granted, requeues, again=again).left == left
+
+
+@pytest.mark.parametrize(("told", "again"), [(0, 2), (1, 2), (2, 2), (3, 3)])
+def test_what_a_token_tells(told: int, again: int) -> None:
+    """It can raise what was used, and never lower it."""
+    assert Grant(3, again=2).told(told) == Grant(3, again=again)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.token import MAX_BYTES, MAX_COMMENT_BYTES, MAX_RETRIES, Mark, Token, find, marked
+from slurm_plugin.token import MAX_BYTES, MAX_COMMENT_BYTES, MAX_RETRIES, Mark, Token, counted, find, marked
 from tests.comments import ACCEPTED, REFUSED
 
 TOKENS = st.builds(
@@ -15,6 +15,7 @@ TOKENS = st.builds(
     infiniband=st.sampled_from(["auto", "yes", "no"]),
     mark=st.none()
     | st.builds(Mark, st.integers(0, 999_999), st.lists(st.integers(0, 999_999), max_size=20).map(tuple)),
+    again=st.integers(0, 999_999),
 )
 
 
@@ -33,9 +34,9 @@ def test_refused(comment: str) -> None:
 
 
 def test_every_field() -> None:
-    """Restarts, InfiniBand and the mark are read; a key of a later version is passed over."""
-    found = find("x [sp1;retries=3;ib=no;run=2;x=0,5,11;new=1] y")
-    assert found == Token(3, "no", Mark(2, (0, 5, 11)))
+    """Restarts, InfiniBand, restarts in place and the mark are read; a key of a later version is passed over."""
+    found = find("x [sp1;retries=3;ib=no;again=4;run=2;x=0,5,11;new=1] y")
+    assert found == Token(3, "no", Mark(2, (0, 5, 11)), 4)
 
 
 def test_mark_needs_its_run() -> None:
@@ -71,7 +72,7 @@ def test_never_raises(comment: str) -> None:
 def test_mark_keeps_the_users_text(before: str, after: str, token: Token) -> None:
     """Only the token changes: the text round it, odd characters and line ends included, stays as it is."""
     mark = Mark(4, (1, 2))
-    assert marked(f"{before}{token}{after}", mark) == f"{before}{Token(token.retries, token.infiniband, mark)}{after}"
+    assert marked(f"{before}{token}{after}", mark) == f"{before}{token._replace(mark=mark)}{after}"
 
 
 def test_mark_replaces_the_mark_of_an_earlier_run() -> None:
@@ -107,9 +108,34 @@ def test_mark_without_any_room() -> None:
 
 @pytest.mark.parametrize("comment", ["", "[sp1;retries=3", "[sp1;retries=3][sp1;retries=3]"])
 def test_mark_without_a_token(comment: str) -> None:
-    """A comment that lost its token since submission gets no mark."""
+    """A comment that lost its token since submission gets neither a mark nor a number."""
     with pytest.raises(ValueError, match="edited after submission"):
         marked(comment, Mark(0))
+    with pytest.raises(ValueError, match="edited after submission"):
+        counted(comment, again=1)
+
+
+@given(
+    st.text(max_size=100).filter(lambda text: "[sp1;" not in text),
+    st.text(max_size=100).filter(lambda text: "[sp1;" not in text),
+    TOKENS,
+    st.integers(0, 10**9),
+)
+def test_restarts_in_place(before: str, after: str, token: Token, again: int) -> None:
+    """The number is the largest that was told, the mark and the user's text stay, and the token stays readable."""
+    whole = counted(f"{before}{token}{after}", again=again)
+    found = find(whole)
+    assert found is not None
+    assert found.again == min(max(token.again, again), 999_999)
+    kept = token.mark and Mark(token.mark.run, found.mark.leave_out)
+    assert whole == f"{before}{token._replace(again=found.again, mark=kept)}{after}"
+    assert not token.mark or token.mark.leave_out[: len(kept.leave_out)] == kept.leave_out
+
+
+def test_mark_keeps_the_restarts_in_place() -> None:
+    """The requeue that follows restarts in place tells of them."""
+    comment = marked(counted("a [sp1;retries=3;ib=auto] b", again=2), Mark(0, (1,)))
+    assert comment == "a [sp1;retries=3;ib=auto;again=2;run=0;x=1] b"
 
 
 def test_mark_of_a_whole_large_job() -> None:

@@ -121,6 +121,10 @@ def test_an_interactive_job_whose_prolog_failed() -> None:
     [
         ({"comment": ASKED}, "it asked for 3 restarts, and none was granted: see slurm-plugin doctor"),
         ({"comment": ASKED, "admin_comment": given(granted=1)}, "it asked for 3 restarts; the site grants 1"),
+        ({"comment": "[sp1;retries=3;again=1]", "admin_comment": given(), "restarts": 0},
+         "it was restarted once on nodes that it had, without a requeue"),
+        ({"admin_comment": given(requeues=1, counted=0, again=1, last="n2: x")},
+         "restart 2 of 3 was needed because of n2: x"),
         ({"admin_comment": given(), "restarts": 0}, "none of its 3 restarts was needed so far"),
         ({"admin_comment": RESTARTED, "restarts": 3},
          "it was requeued 2 times for another cause, which costs none of them"),
