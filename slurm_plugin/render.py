@@ -121,7 +121,8 @@ def _directives(spec: Spec, workdir: str) -> Iterator[str]:
         yield "--no-kill"
     if spec.grace:  # to the batch script alone, which hands it on to the program
         yield directive("signal", f"B:USR1@{durations.seconds(spec.grace)}")
-    yield directive("comment", str(Token(spec.retries, spec.infiniband)))  # also without retries: it names our jobs
+    asked = Token(spec.retries, spec.infiniband, queue_timeout_s=spec.queue_timeout_s)
+    yield directive("comment", str(asked))  # also without retries: it names our jobs
 
 
 def _absolute(directory: str, path: str) -> str:

@@ -32,7 +32,18 @@ class Mark(namedtuple("Mark", "run leave_out", defaults=((),))):
     leave_out: tuple[int, ...]  # positions in that run's node list, from 0
 
 
-class Token(namedtuple("Token", "retries infiniband mark again", defaults=(0, "auto", None, 0))):
+class Had(namedtuple("Had", "run nodes")):
+    """How many nodes a run began with: Slurm takes lost ones out of a job that is to outlive them (`--no-kill`)."""
+
+    __slots__ = ()
+    run: int
+    nodes: int
+
+
+_FIELDS = "retries infiniband mark again queue_timeout_s had"
+
+
+class Token(namedtuple("Token", _FIELDS, defaults=(0, "auto", None, 0, None, None))):
     """What a job asks of the hooks, and what its supervisor tells them."""
 
     __slots__ = ()
@@ -40,11 +51,17 @@ class Token(namedtuple("Token", "retries infiniband mark again", defaults=(0, "a
     infiniband: str
     mark: Mark | None
     again: int  # restarts inside its allocations so far, over all runs
+    had: Had | None  # of the run that began last
+    queue_timeout_s: int | None  # how long it may wait after a requeue of ours; 0: any time; None: as the site says
 
     def __str__(self) -> str:
         parts = [VERSION, f"retries={self.retries}", f"ib={self.infiniband}"]
+        if self.queue_timeout_s is not None:
+            parts.append(f"q={self.queue_timeout_s}")
         if self.again:
             parts.append(f"again={self.again}")
+        if self.had:
+            parts.append(f"had={self.had.run}.{self.had.nodes}")
         if self.mark:
             parts.append(f"run={self.mark.run}")
             if self.mark.leave_out:
@@ -81,15 +98,18 @@ def _number(text: str) -> bool:
 
 def _token(fields: dict[str, str]) -> Token | None:
     """A token from its `key=value` pairs; keys of a later version are passed over."""
-    numbers = [fields.get(key, "0") for key in ("retries", "run", "again")]
+    numbers = [fields.get(key, "0") for key in ("retries", "run", "again", "q")]
     places = [part for part in fields.get("x", "").split(",") if part]
-    if not all(map(_number, (*numbers, *places))):
+    had = fields.get("had", "0.0").split(".")
+    if len(had) != 2 or not all(map(_number, (*numbers, *places, *had))):
         return None
     retries, infiniband = int(numbers[0]), fields.get("ib", "auto")
     if retries > MAX_RETRIES or infiniband not in INFINIBAND:
         return None
     mark = Mark(int(numbers[1]), tuple(map(int, places))) if "run" in fields else None
-    return Token(retries, infiniband, mark, int(numbers[2]))
+    wait_s = int(numbers[3]) if "q" in fields else None
+    began = Had(int(had[0]), int(had[1])) if "had" in fields else None
+    return Token(retries, infiniband, mark, int(numbers[2]), wait_s, began)
 
 
 def marked(comment: str, mark: Mark) -> str:
@@ -108,6 +128,11 @@ def counted(comment: str, *, again: int) -> str:
     """
     token = _held(comment)
     return _written(comment, token._replace(again=min(max(token.again, again), _MOST)))
+
+
+def began(comment: str, had: Had) -> str:
+    """The comment with its token telling how many nodes a run has, everything else kept. Raises as `counted`."""
+    return _written(comment, _held(comment)._replace(had=had))
 
 
 def _held(comment: str) -> Token:

@@ -120,6 +120,8 @@ class Supervisor:
     def supervise(self) -> Action:
         """Attempt after attempt; the action that ends this run."""
         reason = self._opening()
+        if self.options.no_kill:
+            self._tell_width()
         try:
             while True:
                 action = self._one(reason)
@@ -158,6 +160,22 @@ class Supervisor:
             words=self.attempts.preparation.words,
             launcher=self.launcher,
         )
+
+    def _tell_width(self) -> None:
+        """Tell Slurm how many nodes this run has: from those that it takes out of it, the worker knows a lost one.
+
+        22.05 without slurmdbd takes no word of ours about a job that has lost a node, until that runs again.
+        """
+        try:
+            job = self.door.job(self.run.job_id)
+            had = token.Had(self.run.restart, len(self.run.nodes))
+            self.door.update_job(job.id, Comment=token.began(token.counted(job.comment, again=self._told()), had))
+        except (SlurmError, ValueError) as error:
+            say(f"could not tell Slurm of this run's nodes: {error}")
+
+    def _told(self) -> int:
+        """Restarts in place so far, by the job's own history: what a run could not tell Slurm any more, the next does."""
+        return sum(line.get("action") == "again" for line in files.history(Path.cwd(), self.run.job_id) or [])
 
     def _take_turn(self) -> None:
         try:

@@ -94,8 +94,8 @@ metadata: 3
         "  line 3: nodes: found '0'; accepted: a whole number from 1 to 65536\n"
         "  line 5: accelerators.gpus: unknown key; accepted: gpu, npu; did you mean gpu?\n"
         "  line 6: retires: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-        " output, checkpoint, retries, unconditional, spares, min_nodes, grace, hang_timeout, hold_on_failure,"
-        " infiniband, launch, tensorflow, ascend, prechecks, metadata; did you"
+        " output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
+        " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata; did you"
         " mean retries?\n"
         "  line 7: env.X: found a list; accepted: a text\n"
         "  line 8: metadata: found '3'; accepted: {annotations: {fault-tolerance/job-retry-num: a whole number from 0"
@@ -113,6 +113,8 @@ ONE_PROBLEM = {
     "accelerators: 4": "line 4: accelerators: found '4'; accepted: {gpu: a whole number from 0 to 1024, npu: a whole"
     " number from 0 to 1024}",
     "retries: 129": "line 4: retries: found '129'; accepted: a whole number from 0 to 128",
+    "queue_timeout: soon": "line 4: queue_timeout: found 'soon'; accepted: 0 or never for no end; up to 999999s: 90s,"
+    " 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS",
     "infiniband: true": "line 4: infiniband: found 'true'; accepted: auto, yes, no",
     "infiniband: Yes": "line 4: infiniband: found 'Yes'; accepted: auto, yes, no; did you mean yes?",
     "hold_on_failure: 0": "line 4: hold_on_failure: found '0'; accepted: more than 0 (Slurm reads 0 as no limit): 90s,"
@@ -139,11 +141,11 @@ ONE_PROBLEM = {
     'env: {A: "\\0"}': "line 4: env.A: the value has a NUL or half a surrogate pair in it; no variable can hold that",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
     '"\\e[2J\\ud800": 1': "line 4: ?[2J?: unknown key; accepted: name, mode, nodes, accelerators, command, env,"
-    " workdir, time, output, checkpoint, retries, unconditional, spares, min_nodes, grace, hang_timeout,"
+    " workdir, time, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
     " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata",
     "<<: {a: b}": "line 4: <<: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-    " output, checkpoint, retries, unconditional, spares, min_nodes, grace, hang_timeout, hold_on_failure,"
-    " infiniband, launch, tensorflow, ascend, prechecks, metadata",
+    " output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
+    " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata",
 }
 
 
