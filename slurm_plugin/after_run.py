@@ -29,11 +29,13 @@ from slurm_plugin.queueing import Fields, Policy
 from slurm_plugin.slurm import ENDED, HELD, HELD_BY_LIMIT, UNKNOWN, Job, Node, Queueing
 
 # After a node's death Slurm has asked the others more than once to end the job, and a late answer to that still meets
-# the new run: more than the release's own settle_s.
-SETTLE_AFTER_DEATH_S: Final = 4.0
+# the new run: more than the release's own settle_s. And ranks on a node that only Slurm does not reach are ended by the
+# guard there 5 s after the supervisor's end (slurm_plugin.job.guard.EOF_S).
+SETTLE_AFTER_DEATH_S: Final = 6.0
 # REQUEUE_HOLD stays a job's state after its release, until it runs: the reason tells whether it is held.
 WAITING: Final = frozenset({"PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT", "EXPEDITING"})
 WENT_DOWN: Final = "the node went down"
+ONE_LOST: Final = f"a node of it: {WENT_DOWN}"  # which one, the run's end does not say any more
 OWN_CHECK: Final = "failed this job's own check"  # the word of a user
 NO_BOUNDS: Final = Queueing()
 NO_POLICY: Final = Policy()
@@ -149,7 +151,9 @@ def step(
         return Amend(fresh, fields | nice)
     asked = token.find(job.comment) or token.Token()
     grant = grant.told(asked.again)
-    why = "; ".join(f"{node}: {reason}" for node, reason in faulty.items()) or "the job asked for it"
+    why = "; ".join(f"{node}: {reason}" for node, reason in faulty.items()) or (
+        ONE_LOST if _lost(ended, job) else "the job asked for it"
+    )
     if not grant.left:
         return Cancel(replace(grant, last=f"no restart left after {why}"))  # not counted: that would let it start
     fresh = replace(
@@ -211,6 +215,11 @@ def faults(ended: Ended, job: Job, nodes: Mapping[str, Node]) -> dict[str, str] 
         for place in mark.leave_out:
             if place < len(ended.nodes):
                 found.setdefault(ended.nodes[place], OWN_CHECK)
-    had = asked.had if asked and asked.had and asked.had.run == job.restarts - 1 else None
-    lost = had is not None and len(ended.nodes) < had.nodes  # taken out of the job by Slurm; nobody could mark it then
-    return found if found or mark or lost else None
+    return found if found or mark or _lost(ended, job) else None
+
+
+def _lost(ended: Ended, job: Job) -> bool:
+    """Whether Slurm took a node out of the run: a job that is to outlive its nodes then ends with fewer of them."""
+    asked = token.find(job.comment)
+    had = asked.had if asked else None
+    return had is not None and had.run == job.restarts - 1 and len(ended.nodes) < had.nodes

@@ -40,10 +40,9 @@ class Had(namedtuple("Had", "run nodes")):
     nodes: int
 
 
-_FIELDS = "retries infiniband mark again queue_timeout_s had"
-
-
-class Token(namedtuple("Token", _FIELDS, defaults=(0, "auto", None, 0, None, None))):
+class Token(
+    namedtuple("Token", "retries infiniband mark again queue_timeout_s had", defaults=(0, "auto", None, 0, None, None))
+):
     """What a job asks of the hooks, and what its supervisor tells them."""
 
     __slots__ = ()
@@ -51,8 +50,8 @@ class Token(namedtuple("Token", _FIELDS, defaults=(0, "auto", None, 0, None, Non
     infiniband: str
     mark: Mark | None
     again: int  # restarts inside its allocations so far, over all runs
-    had: Had | None  # of the run that began last
     queue_timeout_s: int | None  # how long it may wait after a requeue of ours; 0: any time; None: as the site says
+    had: Had | None  # of the run that began last
 
     def __str__(self) -> str:
         parts = [VERSION, f"retries={self.retries}", f"ib={self.infiniband}"]
@@ -100,16 +99,16 @@ def _token(fields: dict[str, str]) -> Token | None:
     """A token from its `key=value` pairs; keys of a later version are passed over."""
     numbers = [fields.get(key, "0") for key in ("retries", "run", "again", "q")]
     places = [part for part in fields.get("x", "").split(",") if part]
-    had = fields.get("had", "0.0").split(".")
-    if len(had) != 2 or not all(map(_number, (*numbers, *places, *had))):
+    if not all(map(_number, (*numbers, *places))):
         return None
     retries, infiniband = int(numbers[0]), fields.get("ib", "auto")
     if retries > MAX_RETRIES or infiniband not in INFINIBAND:
         return None
     mark = Mark(int(numbers[1]), tuple(map(int, places))) if "run" in fields else None
     wait_s = int(numbers[3]) if "q" in fields else None
-    began = Had(int(had[0]), int(had[1])) if "had" in fields else None
-    return Token(retries, infiniband, mark, int(numbers[2]), wait_s, began)
+    run, _, count = fields.get("had", "").partition(".")
+    had = Had(int(run), int(count)) if _number(run) and _number(count) else None
+    return Token(retries, infiniband, mark, int(numbers[2]), wait_s, had)
 
 
 def marked(comment: str, mark: Mark) -> str:

@@ -174,7 +174,7 @@ class Supervisor:
             say(f"could not tell Slurm of this run's nodes: {error}")
 
     def _told(self) -> int:
-        """Restarts in place so far, by the job's own history: what a run could not tell Slurm any more, the next does."""
+        """Restarts in place so far, by the job's own history: what a run could not tell Slurm, the next does."""
         return sum(line.get("action") == "again" for line in files.history(Path.cwd(), self.run.job_id) or [])
 
     def _take_turn(self) -> None:

@@ -301,6 +301,16 @@ def test_faults(nodes: dict[str, Node], comment: str, expected: dict[str, str] |
     assert faults(ENDED_RUN, given_job(comment=comment), nodes) == expected
 
 
+def test_a_run_that_ended_with_fewer_nodes_has_lost_one() -> None:
+    """Slurm took it out of the job, and nobody could mark the job then; the word of another run counts for nothing."""
+    had = "[sp1;retries=3;had={}]".format
+    found = step(ENDED_RUN, given_job(comment=had("0.3")), FINE, (), 9, settle_s=SETTLE_S)
+    assert isinstance(found, Count)
+    assert (found.grant.last, found.excluded) == ("a node of it: the node went down", ())
+    for other in ("0.2", "1.3", "7.9"):
+        assert step(ENDED_RUN, given_job(comment=had(other)), FINE, (), 9, settle_s=SETTLE_S) == NOT_OURS
+
+
 @pytest.mark.parametrize(
     ("job", "expected"),
     [

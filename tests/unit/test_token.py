@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.token import MAX_BYTES, MAX_COMMENT_BYTES, MAX_RETRIES, Mark, Token, counted, find, marked
+from slurm_plugin.token import MAX_BYTES, MAX_COMMENT_BYTES, MAX_RETRIES, Had, Mark, Token, began, counted, find, marked
 from tests.comments import ACCEPTED, REFUSED
 
 TOKENS = st.builds(
@@ -17,6 +17,7 @@ TOKENS = st.builds(
     | st.builds(Mark, st.integers(0, 999_999), st.lists(st.integers(0, 999_999), max_size=20).map(tuple)),
     again=st.integers(0, 999_999),
     queue_timeout_s=st.none() | st.integers(0, 999_999),
+    had=st.none() | st.builds(Had, st.integers(0, 999_999), st.integers(0, 999_999)),
 )
 
 
@@ -144,3 +145,11 @@ def test_mark_of_a_whole_large_job() -> None:
     start = time.process_time()
     marked("[sp1;retries=3]", Mark(0, tuple(range(20_000))))
     assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("text", ["3", "a.3", "0.", ".", "-1.3", "0.1234567", "0.3.4"])
+def test_what_a_run_began_with(text: str) -> None:
+    """How many nodes which run had; what cannot be read is nothing, and spoils no token."""
+    assert began("a [sp1;retries=3;again=1] b", Had(2, 4)) == "a [sp1;retries=3;ib=auto;again=1;had=2.4] b"
+    assert find("[sp1;retries=3;had=2.4]") == Token(3, had=Had(2, 4))
+    assert find(f"[sp1;retries=3;had={text}]") == Token(3)
