@@ -137,7 +137,7 @@ class Guards:
             if stdin:
                 stdin.close()
         try:
-            self._process.wait(CLOSE_S if len(names) == len(self.hosts) else 0.0)
+            self._process.wait(CLOSE_S if len(names) == len(self.hosts) else SLICE_S)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, 9)

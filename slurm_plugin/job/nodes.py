@@ -80,10 +80,10 @@ class Nodes:
             self.fenced_at = max(self.fenced_at, fenced_at)
             self._guards = Guards(self.command, clean) if clean else None
 
-    def close(self) -> None:
-        """End the guards; what runs on a node by now may run on."""
+    def close(self, dirty: Sequence[str]) -> None:
+        """End the guards; on `dirty` nodes, where something of the last attempt may still run, they end that first."""
         if self._guards is not None:
-            self._guards.close(self._guards.hosts)
+            self._guards.close([name for name in self._guards.hosts if name not in dirty])
 
 
 def show(answers: barrier.Answers) -> dict[str, Health]:

@@ -131,7 +131,7 @@ class Supervisor:
                 if self.launcher.told_to_end:
                     return Action("finish", 143, "it was told to end before the program started again")
         finally:
-            self.nodes.close()
+            self.nodes.close(self.attempts.dirty)
 
     def _one(self, reason: str) -> Action:
         """One attempt, decided and recorded."""
