@@ -71,17 +71,26 @@ class Guard:
             files += [self.watch] if self.watch >= 0 else []
             ready, _, _ = select.select(files, [], [], self._wait_s())
             _reap()
-            if self.watch in ready:
-                os.close(self.watch)
-                self.watch = -1
-                self._end_ranks()
-                self._say("turn", self.restart)
-            if 0 in ready:
-                self._read()
-            elif self.lease_ends is not None and self.clock() >= self.lease_ends:
+            # First: beats that wait on stdin renew nothing where this node stood still for longer than the lease.
+            if self.lease_ends is not None and self.clock() >= self.lease_ends:
                 if not (self.ended and self.told_to_end):  # else Slurm itself ends the job on this node
                     self._end_ranks()
                 return
+            if self.watch in ready:
+                self._look_at_turn()
+            if 0 in ready:
+                self._read()
+
+    def _look_at_turn(self) -> None:
+        """A later run has begun; or who looks for one has been ended, and another one is wanted."""
+        lost = bool(os.read(self.watch, 1))
+        os.close(self.watch)
+        self.watch = -1
+        if lost:
+            self._end_ranks()
+            self._say("turn", self.restart)
+        else:
+            self.watch = turn.watched(self.directory, self.restart)
 
     def _wait_s(self) -> float | None:
         if self.lease_ends is None:
@@ -115,11 +124,12 @@ class Guard:
             self._beat(int(rest))
         elif word == "wipe":
             self._say("gone", int(rest), str(self._end_ranks()))
-            self._renew()
+            if self.lease_ends is not None:  # else there is none: nothing has begun here
+                self._renew()
         elif word == "dump":
             _in_a_child(lambda: stacks.dump(self.job_id, self.directory, self._kept()))
         elif word == "bye":
-            self.done = self.node in nodelist.expand(rest)
+            self.done = self.done or self.node in nodelist.expand(rest)
 
     def _beat(self, number: int) -> None:
         if self.lease_ends is None and self.first:
@@ -129,7 +139,7 @@ class Guard:
             self._say("alive", number, self._drained())
 
     def _renew(self) -> None:
-        """Only what has begun is renewed: before the first beat there is nothing to end."""
+        """From now on. Not by when a beat was sent: nodes' clocks differ."""
         self.lease_ends = self.clock() + LEASE_S
 
     def _drained(self) -> str:
