@@ -157,6 +157,7 @@ class Attempts:
         return Watcher(
             self.nodes.guards,
             self.launcher,
+            self.on,
             options.grace,
             options.hang_timeout,
             options.checkpoint,
