@@ -80,6 +80,9 @@ class Attempts:
                 return Action("finish", ENDED_BY_SLURM, "it was told to end before the program started")
             if not self._settled(health):
                 return Attempt("precheck", 1, health)
+        if (wait_s := self.nodes.fenced_at - time.monotonic()) > 0:
+            say(f"waiting {wait_s:.0f} s until what ran on lost nodes has surely ended")
+            self.launcher.pause(wait_s)
         return self._launched(reason, health)
 
     def _settled(self, health: dict[str, Health]) -> bool:
@@ -157,6 +160,7 @@ class Attempts:
         return Watcher(
             self.nodes.guards,
             self.launcher,
+            self.on,
             options.grace,
             options.hang_timeout,
             options.checkpoint,
@@ -206,7 +210,7 @@ class Attempts:
 
     def _looked_at_again(self, phase: Phase, code: int, found: Interruption | None) -> dict[str, Health]:
         """The nodes after a failure: nothing of the attempt is left there, and every check has been made anew."""
-        if found and found.cause == "nodes" and not found.nodes:
+        if found and found.cause == "nodes" and not found.nodes and not self.nodes.guards.isolated:
             self.nodes.renew()
         dirty = self.nodes.wipe()
         self.dirty = tuple(dirty)

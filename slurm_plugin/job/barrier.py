@@ -116,7 +116,7 @@ def answer(request: Request, number: int) -> None:
         verdicts = (*verdicts, *_write_task_file(request, script))
     report = json.loads(prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts).to_json())
     for line in split(number, node, json.dumps({**report, DEVICES: devices})):
-        print(line, flush=True)
+        print(f"{line}\n", end="", flush=True)  # one write, with PYTHONUNBUFFERED too: no other's comes between
 
 
 def _verdicts(request: Request, node: str) -> tuple[prechecks.Verdict, ...]:

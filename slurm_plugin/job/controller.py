@@ -68,7 +68,8 @@ def until_gone(door: Slurm, job_id: int, names: tuple[str, ...], sleep: Callable
     for _ in range(math.ceil((timeout_s + LATE_S) / LOOK_S)):
         sleep(LOOK_S)
         try:
-            there = set(nodelist.expand(door.job(job_id).nodes or ""))
+            nodes = door.job(job_id).nodes
+            there = set(nodelist.expand(nodes)) if nodes else set()
             found = door.nodes(names)
         except (SlurmError, HostfileError):
             continue

@@ -25,12 +25,13 @@ from hostfiles import nodelist
 from prechecks import seen
 from slurm_plugin.hooks import marker
 from slurm_plugin.job import barrier, orphan, stacks, turn
-from slurm_plugin.job.wipe import wipe
+from slurm_plugin.job.wipe import signal_all, wipe
 from slurm_plugin.slurm import connect
 
 LINE = "slurm_plugin-guard"
 BEAT_S = 2.0
 LEASE_S = 12.0
+STOOD_STILL_S = 3.0  # more than a busy node is late
 EOF_S = 5.0  # from the supervisor's end until the ranks are ended, where Slurm has not begun to end them itself
 WIPE_S = 10.0
 ANSWERS_A_BEAT = 64  # guards that answer one beat: the rest have their turn at the next ones
@@ -61,6 +62,7 @@ class Guard:
     done: bool = False
     told_to_end: bool = False
     state: str = ""  # the directory of what root remembers on this node
+    frozen_until: float = 0.0  # beats before that prove nothing; 0.0: the ranks are not frozen
     watch: int = -1  # the pipe from the one who looks whose turn it is
     rest: bytes = field(default=b"")
 
@@ -69,19 +71,41 @@ class Guard:
         while not self.done:
             files = [] if self.ended else [0]
             files += [self.watch] if self.watch >= 0 else []
-            ready, _, _ = select.select(files, [], [], self._wait_s())
+            began, wait_s = self.clock(), self._wait_s()
+            ready, _, _ = select.select(files, [], [], wait_s)
             _reap()
-            if self.watch in ready:
-                os.close(self.watch)
-                self.watch = -1
-                self._end_ranks()
-                self._say("turn", self.restart)
-            if 0 in ready:
-                self._read()
-            elif self.lease_ends is not None and self.clock() >= self.lease_ends:
+            # First: beats that wait on stdin renew nothing where this node stood still for longer than the lease.
+            if self.lease_ends is not None and self.clock() >= self.lease_ends:
+                if not self.ended and self.clock() - began > (wait_s or 0.0) + STOOD_STILL_S:
+                    self._freeze()
+                    continue
                 if not (self.ended and self.told_to_end):  # else Slurm itself ends the job on this node
                     self._end_ranks()
                 return
+            if self.watch in ready:
+                self._look_at_turn()
+            if 0 in ready:
+                self._read()
+
+    def _freeze(self) -> None:
+        """We stood still ourselves, as all of a job does that is suspended and resumed: ask before anything is ended.
+
+        The ranks stand still until a beat comes that was not on its way before; without one, the lease is over.
+        """
+        signal_all(self.job_id, self.directory, self._kept(), signal.SIGSTOP)
+        self.frozen_until = self.clock() + 2 * BEAT_S
+        self.lease_ends = self.clock() + LEASE_S
+
+    def _look_at_turn(self) -> None:
+        """A later run has begun; or who looks for one has been ended, and another one is wanted."""
+        lost = bool(os.read(self.watch, 1))
+        os.close(self.watch)
+        self.watch = -1
+        if lost:
+            self._end_ranks()
+            self._say("turn", self.restart)
+        else:
+            self.watch = turn.watched(self.directory, self.restart)
 
     def _wait_s(self) -> float | None:
         if self.lease_ends is None:
@@ -115,21 +139,27 @@ class Guard:
             self._beat(int(rest))
         elif word == "wipe":
             self._say("gone", int(rest), str(self._end_ranks()))
-            self._renew()
+            if self.lease_ends is not None:  # else there is none: nothing has begun here
+                self._renew()
         elif word == "dump":
             _in_a_child(lambda: stacks.dump(self.job_id, self.directory, self._kept()))
         elif word == "bye":
-            self.done = self.node in nodelist.expand(rest)
+            self.done = self.done or self.node in nodelist.expand(rest)
 
     def _beat(self, number: int) -> None:
         if self.lease_ends is None and self.first:
             self.watch = turn.watched(self.directory, self.restart)
+        if self.frozen_until:
+            if self.clock() < self.frozen_until:  # it may have been on its way for long
+                return
+            self.frozen_until = 0.0
+            signal_all(self.job_id, self.directory, self._kept(), signal.SIGCONT)
         self._renew()
         if (number + self.index) % period(self.nodes) == 0:
             self._say("alive", number, self._drained())
 
     def _renew(self) -> None:
-        """Only what has begun is renewed: before the first beat there is nothing to end."""
+        """From now on. Not by when a beat was sent: nodes' clocks differ."""
         self.lease_ends = self.clock() + LEASE_S
 
     def _drained(self) -> str:

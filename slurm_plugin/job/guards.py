@@ -39,6 +39,7 @@ class Guards:
     ) -> None:
         """Start the step. Raises MissingError where there is no srun."""
         self.hosts, self._clock = tuple(hosts), clock
+        self._me = os.environ.get("SLURMD_NODENAME", self.hosts[0])
         self._changed = Condition()
         self._parts: dict[tuple[int, str], dict[int, str]] = {}  # question, node -> part -> text
         self._whole: dict[int, dict[str, str]] = {}  # question -> node -> the whole answer
@@ -48,6 +49,8 @@ class Guards:
         self.drained: dict[str, str] = {}
         self.turn_lost = False
         self.isolated = False
+        # Every guard has answered by then. By the nodes of the start: the guards know of no others.
+        self._limit_s = guard.LEASE_S + guard.period(len(hosts)) * guard.BEAT_S
         self._beating: Thread | None = None
         self._last_beat = clock()
         self._complaint = b""
@@ -76,19 +79,19 @@ class Guards:
     # What the supervisor does
 
     def ask(self, text: str, deadline_s: float, give_up: Callable[[], bool]) -> tuple[dict[str, str], str]:
-        """The whole answers of the nodes that gave one in time, and what srun itself said meanwhile."""
+        """The whole answers of the nodes that gave one in time, and what srun has said since the last question."""
         self._number += 1
         number = self._number
-        self._complaint = b""
         self._tell(f"ask {number} {text}")
         silent, whole = self.silent(), self._whole.setdefault(number, {})
         self._until(lambda: len(whole) == len(self.hosts) or {*whole, *silent} >= set(self.hosts), deadline_s, give_up)
-        return dict(whole), self._complaint.decode(errors="replace").strip()
+        complaint, self._complaint = self._complaint, b""
+        return dict(whole), complaint.decode(errors="replace").strip()
 
     def arm(self) -> None:
         """Begin to beat: from now on every node ends its ranks where it does not hear from us for `LEASE_S`."""
         if self._beating is None:
-            now = self._clock()
+            self._last_beat = now = self._clock()
             self.heard = dict.fromkeys(self.hosts, now)
             self._beating = Thread(target=self._beat, daemon=True)
             self._beating.start()
@@ -111,19 +114,30 @@ class Guards:
         """The nodes that have not answered for too long."""
         if self._beating is None:
             return ()
-        limit = guard.LEASE_S + guard.period(len(self.hosts)) * guard.BEAT_S
-        return tuple(name for name in self.hosts if self._clock() - self.heard.get(name, 0.0) > limit)
+        if not self.isolated and self._clock() - self._last_beat > guard.LEASE_S / 2:
+            return ()  # it was we who stood still: a job that is suspended, and resumed
+        return tuple(name for name in self.hosts if self._clock() - self.heard.get(name, 0.0) > self._limit_s)
 
     @property
     def alive(self) -> bool:
         """Whether the step is there."""
         return self._process.poll() is None
 
+    def release(self, names: Collection[str]) -> None:
+        """Go on without the guards of these nodes, where nothing runs any more. That beside us stays, for the turn."""
+        names = {*names} - {self._me}
+        if gone := [name for name in self.hosts if name in names]:
+            self._tell(f"bye {nodelist.fold(gone)}")
+        self.hosts = tuple(name for name in self.hosts if name not in names)
+        self.drained = {name: why for name, why in self.drained.items() if name not in names}
+
     def close(self, clean: Collection[str]) -> float:
         """End the guards; those on nodes not in `clean` end their ranks first, as their lease runs out.
 
-        Returns when that has surely happened, on this object's clock.
+        Returns when that has surely happened, on this object's clock: those that did not hear the word to end, or may
+        not have, do so too. 0.0 where there is nothing to wait for: no lease was begun, or every guard has ended.
         """
+        there = self.alive
         beating, self._beating = self._beating, None
         with self._changed:
             self._changed.notify_all()
@@ -138,12 +152,14 @@ class Guards:
                 stdin.close()
         try:
             self._process.wait(CLOSE_S if len(names) == len(self.hosts) else SLICE_S)
+            if there and len(names) == len(self.hosts):
+                return 0.0
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, 9)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_S)
-        return self._last_beat + guard.LEASE_S + MARGIN_S
+        return self._last_beat + guard.LEASE_S + MARGIN_S if beating else 0.0
 
     # What the threads do
 
@@ -163,15 +179,16 @@ class Guards:
                 self._changed.wait(min(left, SLICE_S))
 
     def _beat(self) -> None:
-        me, number = os.environ.get("SLURMD_NODENAME", self.hosts[0]), 0
-        others = [name for name in self.hosts if name != me]
+        number = 0
         while self._beating is not None:
-            limit = guard.LEASE_S + guard.period(len(self.hosts)) * guard.BEAT_S
-            if others and all(self._clock() - self.heard.get(name, 0.0) > limit for name in others):
+            others = {*self.hosts} - {self._me}
+            if others and others.issubset(self.silent()):
                 self.isolated = True  # we are the one who is cut off: our own node's lease is to run out too
                 return
-            number += 1
-            self._last_beat = self._clock()
+            number, now = number + 1, self._clock()
+            if now - self._last_beat > guard.LEASE_S / 2:
+                self.heard = dict.fromkeys(self.hosts, now)
+            self._last_beat = now
             self._tell(f"beat {number}")
             with self._changed:
                 self._changed.wait_for(lambda: self._beating is None, guard.BEAT_S)

@@ -36,7 +36,7 @@ class Nodes:
     def ask(self, request: barrier.Request) -> barrier.Answers:
         """Every node's answer to a question, in the log too."""
         if self._guards is not None and not self._guards.alive:
-            self._guards = Guards(self.command, self._guards.hosts)
+            self._anew(self._guards.hosts)
         guards = self.guards
         said, complaint = guards.ask(barrier.text(request), barrier.deadline_s(request), self.give_up)
         return barrier.answers(self.names, said, complaint)
@@ -65,20 +65,24 @@ class Nodes:
     def renew(self) -> None:
         """Other guards in the place of those that were lost themselves, on nodes that are there."""
         if self._guards is not None:
-            hosts = self._guards.hosts
-            self._guards.close(hosts)
-            self._guards = Guards(self.command, hosts)
-            self._guards.arm()
+            self._anew(self._guards.hosts).arm()
 
     def give_back(self, names: Sequence[str], dirty: Sequence[str]) -> None:
         """Go on without these nodes. Of the `dirty` ones nobody knows whether ranks still write there."""
         self.names = tuple(name for name in self.names if name not in names)
         guards = self._guards
-        if guards is not None and (dirty or not guards.alive):
-            clean = [name for name in guards.hosts if name not in dirty]
-            fenced_at = guards.close(clean)
+        if guards is not None and ({*dirty} & {*guards.hosts} or not guards.alive):
+            self._anew(self.names, dirty)
+        elif guards is not None:
+            guards.release(names)
+
+    def _anew(self, names: Sequence[str], dirty: Sequence[str] = ()) -> Guards:
+        """Other guards, on these nodes. The old ones may end ranks until `fenced_at`, those of a new attempt too."""
+        if self._guards is not None:
+            fenced_at = self._guards.close([name for name in self._guards.hosts if name not in dirty])
             self.fenced_at = max(self.fenced_at, fenced_at)
-            self._guards = Guards(self.command, clean) if clean else None
+        self._guards = fresh = Guards(self.command, names)
+        return fresh
 
     def close(self, dirty: Sequence[str]) -> None:
         """End the guards; on `dirty` nodes, where something of the last attempt may still run, they end that first."""

@@ -31,7 +31,11 @@ def look_after(
                 return False
             names = nodelist.expand(job.nodes) if job.nodes else []
             if first not in names or "DOWN" in door.nodes([first])[first].states:
-                return put_back(door, job_id, restart, (first,))
+                try:
+                    return put_back(door, job_id, restart, (first,))
+                except ValueError:  # its comment was edited: without a mark, its node that is down speaks for it
+                    door.requeue(job_id)
+                    return True
         except (SlurmError, ValueError, KeyError):  # away, or this node is the one that is cut off
             pass
         sleep(LOOK_S)

@@ -8,6 +8,7 @@ import select
 import stat
 import time
 from contextlib import suppress
+from itertools import islice
 
 from prechecks.child import REAP_S, Child
 
@@ -50,7 +51,7 @@ def _newest(path: str) -> float:
     while waiting and seen < MOST_ENTRIES:
         directory, depth = waiting.pop()
         with suppress(OSError), os.scandir(directory) as entries:
-            for entry in entries:
+            for entry in islice(entries, MOST_ENTRIES - seen):
                 seen += 1
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):

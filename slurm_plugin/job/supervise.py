@@ -198,9 +198,6 @@ class Supervisor:
         self.nodes.give_back(action.leave_out, self.attempts.dirty)
         self.run = replace(self.run, attempt=self.run.attempt + 1)
         where = nodelist.fold(action.nodes)
-        if (wait_s := self.nodes.fenced_at - time.monotonic()) > 0:
-            say(f"waiting {wait_s:.0f} s until what ran on lost nodes has surely ended")
-            self.launcher.pause(wait_s)
         say(f"attempt {self.run.attempt} of job {self.run.job_id} on {where}: restarted because {action.reason}")
         return action.reason
 

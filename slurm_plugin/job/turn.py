@@ -39,9 +39,10 @@ def taken(directory: str | Path) -> tuple[int, int]:
 
 
 def watched(directory: str, restart: int) -> int:
-    """A descriptor that becomes readable when a later run takes its turn.
+    """A descriptor that gives a byte when a later run takes its turn, and ends where who looks is ended.
 
-    A process of its own looks: reading a file on a server that hangs must not keep the guard from its beats.
+    A process of its own looks: reading a file on a server that hangs must not keep the guard from its beats, nor its
+    step from its end.
     """
     read, write = os.pipe()
     guard = os.getpid()
@@ -50,9 +51,13 @@ def watched(directory: str, restart: int) -> int:
         return read
     try:
         with suppress(OSError):
+            null = os.open(os.devnull, os.O_RDWR)
+            for standard in (0, 1, 2):
+                os.dup2(null, standard)
             os.close(read)
             while os.getppid() == guard:
                 if taken(directory)[0] > restart:
+                    os.write(write, b"x")
                     break
                 time.sleep(LOOK_S)
     finally:

@@ -4,7 +4,7 @@ Slurm's controller is not asked on a schedule: nodes tell of themselves through 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +35,7 @@ class Watcher:
 
     guards: Guards
     launcher: Launcher
+    names: Collection[str]  # where the program runs: what becomes of a spare node is none of its business
     grace_s: float  # 0: neither a drain nor the time limit is looked for
     hang_s: float  # 0: no hang is looked for
     checkpoint: str
@@ -63,7 +64,7 @@ class Watcher:
             return Interruption("nodes", "the guards' step has ended")
         if self.guards.isolated:
             return Interruption("nodes", "no other node of the job answers")
-        if silent := self.guards.silent():
+        if silent := tuple(name for name in self.guards.silent() if name in self.names):
             there = self.reachable(silent)
             lost = {name: Health("unreachable", "does not answer") for name in silent if name not in there}
             if lost:
@@ -73,7 +74,8 @@ class Watcher:
 
     def _drained(self) -> Interruption | None:
         """Nodes that root's periodic check has drained. What it wrote may be over: an admin resumes a node too."""
-        told = {name: why for name, why in self.guards.drained.items() if why and self._believed.get(name) != why}
+        found = ((name, self.guards.drained.get(name, "")) for name in self.names)
+        told = {name: why for name, why in found if why and self._believed.get(name) != why}
         if not told:
             return None
         self._believed.update(told)  # asked once for each reason
@@ -96,6 +98,8 @@ class Watcher:
             return None
         self._next_look = now + self.hang_s / SILENT_CHECKS
         seen = (progress.written(), progress.newest(self.checkpoint))
+        if not (seen[0] or self.checkpoint):  # its output is no file: nobody could tell
+            return None
         if seen != self._seen or not self._moved_at:
             self._seen, self._moved_at = seen, now
         elif now - self._moved_at >= self.hang_s:

@@ -13,6 +13,8 @@ from contextlib import suppress
 SPARED = {"SLURM_PLUGIN_SPARED": "1"}  # in the environment of what outlives an attempt: guards, people's own shells
 _SPARED = b"SLURM_PLUGIN_SPARED=1"
 PAUSE_S = 0.01
+LOOKS = 2  # that find nothing: one may miss a process that forks and ends just then, or begins another program
+_ID = b"SLURM_JOB_ID="
 _CHUNK = 1 << 16
 
 
@@ -21,21 +23,31 @@ def wipe(job_id: int, directory: str, keep: Collection[int], deadline_s: float) 
 
     `directory` is the job's own; `keep` are pids. What is left hangs in the kernel.
     """
-    end = time.monotonic() + deadline_s
-    while found := list(of_job(job_id, directory, keep)):
+    end, clear = time.monotonic() + deadline_s, 0
+    while clear < LOOKS:
+        found = list(of_job(job_id, directory, keep))
+        clear = 0 if found else clear + 1
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        if time.monotonic() > end:
+        if found and time.monotonic() > end:
             return len(found)
         time.sleep(PAUSE_S)
     return 0
 
 
+def signal_all(job_id: int, directory: str, keep: Collection[int], number: int) -> None:
+    """Send a signal to everything of this job that is not spared."""
+    for pid in list(of_job(job_id, directory, keep)):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
 def of_job(job_id: int, directory: str, keep: Collection[int]) -> Iterator[int]:
     """The pids of this user's living processes of the job on this node, without the spared ones."""
-    words = (f"SLURM_JOB_ID={job_id}".encode(), b"SLURM_PLUGIN_DIRECTORY=" + os.fsencode(directory))
-    group = f"/job_{job_id}/".encode()
+    told = b"SLURM_PLUGIN_DIRECTORY=" + os.fsencode(directory)
+    number = str(job_id).encode()
+    group = b"/job_%b/" % number
     me = os.geteuid()
     for name in os.listdir("/proc"):  # noqa: PTH208 - a guard on each of 10,000 nodes does without pathlib
         if not name.isdigit() or int(name) in keep or int(name) == os.getpid():
@@ -43,19 +55,33 @@ def of_job(job_id: int, directory: str, keep: Collection[int]) -> Iterator[int]:
         try:
             if os.stat(f"/proc/{name}").st_uid != me:  # noqa: PTH116
                 continue
-            environ = _read(f"/proc/{name}/environ").split(b"\0")
-            # A zombie's is empty, and so is that of one that cannot be read; its cgroup still says whose it is.
-            if _SPARED in environ or _dead(name):
+            if (thread := _living(name)) is None:
                 continue
-            if any(word in environ for word in words) or group in _read(f"/proc/{name}/cgroup"):
+            # That of one that cannot be read is empty; its cgroup still says whose it is.
+            environ = _read(f"{thread}/environ").split(b"\0")
+            if _SPARED in environ:
+                continue
+            # A job that the program submitted has inherited what that was told, and has a number of its own.
+            ids = [word for word in environ if word.startswith(_ID)] or [_ID + number] * (told in environ)
+            if _ID + number in ids or group in _read(f"{thread}/cgroup"):
                 yield int(name)
         except OSError:  # it has ended meanwhile
             continue
 
 
-def _dead(name: str) -> bool:
-    """Whether a process is a zombie, which nobody can kill and which does nothing."""
-    return _read(f"/proc/{name}/stat").rpartition(b")")[2].split()[:1] in ([b"Z"], [b"X"])
+def _living(pid: str) -> str | None:
+    """Where a process tells of itself; None for a zombie, which nobody can kill and which does nothing.
+
+    Its first thread may have ended, and look like one, while another still hangs in a write.
+    """
+    if not _ended(process := f"/proc/{pid}"):
+        return process
+    threads = (f"{process}/task/{thread}" for thread in os.listdir(f"{process}/task"))  # noqa: PTH208
+    return next((thread for thread in threads if not _ended(thread)), None)
+
+
+def _ended(task: str) -> bool:
+    return _read(f"{task}/stat").rpartition(b")")[2].split()[:1] in ([b"Z"], [b"X"])
 
 
 def _read(path: str) -> bytes:

@@ -1,0 +1,122 @@
+"""What a run asks of the controller, and what it takes no answer for."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from slurm_plugin.job import controller
+from slurm_plugin.job.launch import Launcher
+from slurm_plugin.slurm import SlurmAwayError, SlurmError
+from slurm_plugin.slurm.patience import FIRST_PAUSE_S
+from tests import fakes
+from tests.fake_slurm import FakeClock, FakeSlurm
+from tests.fakes import job, node
+
+AWAY = SlurmAwayError("no slurmctld answered")
+RUNNING = job(7, state="RUNNING")
+
+
+class FakeLauncher(Launcher):
+    """Remembers its pauses, and what happens in them."""
+
+    def __init__(self, meanwhile: Callable[["FakeLauncher"], None] = lambda _: None) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+        self._meanwhile = meanwhile
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._meanwhile(self)
+
+
+def test_a_controller_that_is_away_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """At growing pauses; one line tells of it."""
+    launcher = FakeLauncher()
+    assert controller.job(FakeSlurm(AWAY, AWAY, RUNNING), 7, launcher) is RUNNING
+    assert launcher.pauses == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("[slurm_plugin] no slurmctld answered; asking again for ")
+
+
+def test_nobody_waits_who_is_told_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Slurm's KillWait is running."""
+    launcher = FakeLauncher(lambda each: setattr(each, "told_to_end", True))
+    assert controller.job(FakeSlurm(AWAY), 7, launcher) is None
+    assert launcher.pauses == [FIRST_PAUSE_S]
+    assert capsys.readouterr().out.splitlines()[-1] == "[slurm_plugin] could not read the job: no slurmctld answered"
+
+
+def test_a_refusal_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is not asked for again."""
+    launcher = FakeLauncher()
+    assert controller.job(FakeSlurm(SlurmError("refused")), 7, launcher) is None
+    assert launcher.pauses == []
+    assert capsys.readouterr().out == "[slurm_plugin] could not read the job: refused\n"
+
+
+def test_runs() -> None:
+    """Only a controller that says otherwise ends a run."""
+    assert controller.runs(FakeSlurm(RUNNING), 7)
+    assert controller.runs(FakeSlurm(AWAY), 7)
+    assert not controller.runs(FakeSlurm(job(7, state="COMPLETING")), 7)
+
+
+def test_drained(capsys: pytest.CaptureFixture[str]) -> None:
+    """By us, and still: not what an admin has resumed, nor what somebody else drained; nothing where nobody knows."""
+    ours = "slurm_plugin: gpu-check: 3 of 4 GPUs"
+    door = fakes.FakeSlurm(
+        nodes=[
+            node("n1", "ALLOCATED", "DRAIN", reason=ours),
+            node("n2", "ALLOCATED", reason=ours),
+            node("n3", "ALLOCATED", "DRAIN", reason="fan is loud"),
+            node("n4", "IDLE", "DRAIN", reason=ours),
+        ]
+    )
+    assert controller.drained(door, ("n1", "n2", "n3", "n9")) == ("n1",)
+    assert door.questions == [("nodes", ("n1", "n2", "n3", "n9"))]
+    door.refusals["nodes", None] = 1
+    assert controller.drained(door, ("n1",)) == ()
+    assert capsys.readouterr().out == "[slurm_plugin] could not read the nodes: nodes was refused\n"
+
+
+def test_time_left() -> None:
+    """Until the limit ends the job; for ever where there is none, or nobody knows."""
+    end = datetime.now(UTC) + timedelta(seconds=100)
+    assert 90 < controller.time_left(FakeSlurm(job(7, end_time=end)), 7) <= 100
+    assert controller.time_left(FakeSlurm(RUNNING), 7) == float("inf")
+    assert controller.time_left(FakeSlurm(AWAY), 7) == float("inf")
+
+
+def gone(door: FakeSlurm, *names: str, timeout: str = "10 sec") -> tuple[bool, list[float]]:
+    """Whether Slurm has seen that n2 (or these nodes) is gone from job 7, and the pauses before."""
+    clock = FakeClock()
+    door.settings = {"SlurmdTimeout": timeout} if timeout else {}
+    return controller.until_gone(door, 7, names or ("n2",), clock.sleep), clock.pauses
+
+
+def test_until_gone() -> None:
+    """Taken out of the job, or down in it; asked no more often than anybody of ours asks, away or not."""
+    there = RUNNING._replace(nodes="n[1-3]")
+    door = FakeSlurm(there, AWAY, there._replace(nodes="n[1,3]"))
+    door.known_nodes = {name: node(name, "ALLOCATED") for name in ("n1", "n2", "n3")}
+    assert gone(door) == (True, [controller.LOOK_S] * 3)
+    door = FakeSlurm(there)
+    door.known_nodes = {"n2": node("n2", "DOWN", "NOT_RESPONDING"), "n3": node("n3", "ALLOCATED")}
+    assert gone(door, "n2", "n9") == (True, [controller.LOOK_S])
+    assert not gone(door, "n2", "n3")[0]
+
+
+def test_a_job_without_nodes() -> None:
+    """All of them are gone."""
+    door = FakeSlurm(job(7, nodes=""))
+    door.known_nodes = {"n2": node("n2")}
+    assert gone(door) == (True, [controller.LOOK_S])
+
+
+@pytest.mark.parametrize(("timeout", "looks"), [("10 sec", 3), ("300 sec", 12), ("", 12), ("soon", 12)])
+def test_not_for_longer_than_slurm_may_take(timeout: str, looks: int) -> None:
+    """Its SlurmdTimeout and a little more; its default where nobody knows."""
+    door = FakeSlurm(RUNNING._replace(nodes="n[1-3]"))
+    door.known_nodes = {"n2": node("n2", "ALLOCATED")}
+    assert gone(door, timeout=timeout) == (False, [controller.LOOK_S] * looks)
