@@ -84,7 +84,7 @@ class Nodes:
         self._guards = fresh = Guards(self.command, names)
         return fresh
 
-    def close(self, dirty: Sequence[str]) -> None:
+    def close(self, dirty: Sequence[str] = ()) -> None:
         """End the guards; on `dirty` nodes, where something of the last attempt may still run, they end that first."""
         if self._guards is not None:
             self._guards.close([name for name in self._guards.hosts if name not in dirty])
