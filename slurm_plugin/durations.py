@@ -5,6 +5,8 @@ from typing import Final
 
 ACCEPTED: Final = "90s, 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS"
 
+LONGEST_WAIT_S: Final = 999_999  # eleven days: a number in a job's token has six digits at most
+
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _WITH_UNIT = re.compile(r"([0-9]{1,7})([smhd])", re.ASCII)
 # The first part may be any number, as in Slurm; what follows it stays in its range, where Slurm would add it up.
@@ -35,6 +37,17 @@ def seconds(text: str) -> int:
     if not total:
         raise ValueError(f"more than 0 (Slurm reads 0 as no limit): {ACCEPTED}")
     return total
+
+
+def wait(text: str) -> int:
+    """Seconds of a wait that may have no end: 0 for `0` and `never`. Raises ValueError with the accepted forms."""
+    try:
+        found = 0 if text in ("0", "never") else seconds(text)
+    except ValueError:
+        found = LONGEST_WAIT_S + 1
+    if found > LONGEST_WAIT_S:
+        raise ValueError(f"0 or never for no end; up to {LONGEST_WAIT_S}s: {ACCEPTED}")
+    return found
 
 
 def slurm_time(text: str) -> str:

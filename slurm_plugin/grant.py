@@ -21,10 +21,12 @@ class Grant:
     granted: int = 0  # restarts allowed
     requeues: int = 0  # restarts used by requeues
     excluded: tuple[str, ...] = ()  # the nodes left out because of us, newest last
-    deadline: str = ""
+    deadline: str = ""  # the job's Deadline while it is one of ours, UTC
     last: str = ""  # why the last restart happened, in words
     counted: int = -1  # the run (restart count) that was counted last
     again: int = 0  # restarts used inside an allocation, without a requeue
+    own_deadline: str = ""  # the job's own, which ours stands in the place of
+    nice: tuple[int, ...] = ()  # the job's own Nice and the one that it got from us
 
     @property
     def used(self) -> int:
@@ -66,6 +68,7 @@ def _split(admin_comment: str) -> tuple[str, dict[str, Any] | None, str]:
 
 
 def _grant(fields: dict[str, Any]) -> Grant:
+    nice = tuple(map(int, fields.get("nice", ())))
     return Grant(
         granted=int(fields.get("granted", 0)),
         requeues=int(fields.get("requeues", 0)),
@@ -74,6 +77,8 @@ def _grant(fields: dict[str, Any]) -> Grant:
         last=str(fields.get("last", "")),
         counted=int(fields.get("counted", -1)),
         again=int(fields.get("again", 0)),
+        own_deadline=str(fields.get("own_deadline", "")),
+        nice=nice if len(nice) == 2 else (),
     )
 
 

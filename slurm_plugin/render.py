@@ -102,7 +102,8 @@ def _directives(spec: Spec, workdir: str) -> Iterator[str]:
     yield directive("output", spec.output)
     yield "--open-mode=append"  # a requeued job goes on in the same log
     yield "--requeue" if spec.retries else "--no-requeue"
-    yield directive("comment", str(Token(spec.retries, spec.infiniband)))  # also without retries: it names our jobs
+    asked = Token(spec.retries, spec.infiniband, queue_timeout_s=spec.queue_timeout_s)
+    yield directive("comment", str(asked))  # also without retries: it names our jobs
 
 
 def _absolute(directory: str, path: str) -> str:

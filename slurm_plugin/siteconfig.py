@@ -13,7 +13,7 @@ from hostfiles import HostfileError, nodelist
 from prechecks import setting
 from prechecks.setting import Setting
 from slurm_plugin import compiled as deployed
-from slurm_plugin import validate, yamltext
+from slurm_plugin import durations, validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
 from slurm_plugin.token import MAX_RETRIES
@@ -106,6 +106,13 @@ class Periodic(Record, frozen=True):
     passes: Positive = 3  # before a node that we drained is back
 
 
+class Recovery(Record, frozen=True):
+    """Jobs that were requeued because of us."""
+
+    queue_timeout: str = "30m"  # how long such a job may wait, unless its spec says otherwise
+    nice: Count = 1000  # by how much its Nice is lowered where a drain of ours, or a node's death, is the cause
+
+
 class SiteConfig(Record, frozen=True):
     """The whole site file."""
 
@@ -116,6 +123,7 @@ class SiteConfig(Record, frozen=True):
     notify: PlainPath | None = None  # called for each drain and resume: COMMAND EVENT NODE WORDS
     metrics_directory: PlainPath | None = None  # of node_exporter's textfile collector
     periodic: Periodic = Periodic()
+    recovery: Recovery = Recovery()
     prechecks: Prechecks = Prechecks()
     clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
     python: PlainPath = "/usr/bin/python3"
@@ -152,6 +160,11 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
     if not 1 <= seconds(config.periodic.interval) <= LONGEST_INTERVAL_S:
         text = f"found {config.periodic.interval!r}; accepted: a time from 1s to {LONGEST_INTERVAL_S}s"
         yield Problem(("periodic", "interval"), text)
+    try:
+        durations.wait(config.recovery.queue_timeout)
+    except ValueError as error:
+        text = f"found {config.recovery.queue_timeout!r}; accepted: {error}"
+        yield Problem(("recovery", "queue_timeout"), text)
     for section, settings in prechecks.SECTIONS.items():
         part = msgspec.to_builtins(getattr(config.prechecks, section.replace("-", "_")))
         for name, each in {**settings, **setting.COMMON}.items():
@@ -201,6 +214,10 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
         "notify": config.notify or "",
         "metrics_directory": config.metrics_directory or "",
         "periodic": {"failures": config.periodic.failures, "passes": config.periodic.passes},
+        "recovery": {
+            "queue_timeout_s": durations.wait(config.recovery.queue_timeout),
+            "nice": config.recovery.nice,
+        },
         "clean": list(config.clean),
         "slurm_bin": config.slurm_bin,
         "run_directory": config.run_directory,

@@ -128,6 +128,7 @@ class Spec(_Part, frozen=True, kw_only=True):
     output: FilePath = "%x-%j.out"
     checkpoint: FilePath | None = None
     retries: Retries = 0
+    queue_timeout: str | None = None
     infiniband: Literal["auto", "yes", "no"] = "auto"
     launch: Literal["node", "task"] = "node"
     tensorflow: TensorFlow | None = None
@@ -139,6 +140,11 @@ class Spec(_Part, frozen=True, kw_only=True):
     def slots(self) -> int:
         """Processes that a node has room for: its accelerators, 1 without any (row C1)."""
         return self.accelerators.count or 1
+
+    @property
+    def queue_timeout_s(self) -> int | None:
+        """How long it may wait after a requeue of ours, in seconds; 0: for any time, None: as the site says."""
+        return None if self.queue_timeout is None else durations.wait(self.queue_timeout)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -187,6 +193,11 @@ def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
             durations.seconds(spec.time)
         except ValueError as error:
             yield Problem(("time",), f"found {yamltext.found(spec.time)}; accepted: {error}")
+    if spec.queue_timeout is not None:
+        try:
+            durations.wait(spec.queue_timeout)
+        except ValueError as error:
+            yield Problem(("queue_timeout",), f"found {yamltext.found(spec.queue_timeout)}; accepted: {error}")
     yield from _mode_problems(spec)
     for name, value in spec.env.items():
         yield from _env_problems(name, value)

@@ -32,7 +32,7 @@ class Mark(namedtuple("Mark", "run leave_out", defaults=((),))):
     leave_out: tuple[int, ...]  # positions in that run's node list, from 0
 
 
-class Token(namedtuple("Token", "retries infiniband mark again", defaults=(0, "auto", None, 0))):
+class Token(namedtuple("Token", "retries infiniband mark again queue_timeout_s", defaults=(0, "auto", None, 0, None))):
     """What a job asks of the hooks, and what its supervisor tells them."""
 
     __slots__ = ()
@@ -40,9 +40,12 @@ class Token(namedtuple("Token", "retries infiniband mark again", defaults=(0, "a
     infiniband: str
     mark: Mark | None
     again: int  # restarts inside its allocations so far, over all runs
+    queue_timeout_s: int | None  # how long it may wait after a requeue of ours; 0: any time; None: as the site says
 
     def __str__(self) -> str:
         parts = [VERSION, f"retries={self.retries}", f"ib={self.infiniband}"]
+        if self.queue_timeout_s is not None:
+            parts.append(f"q={self.queue_timeout_s}")
         if self.again:
             parts.append(f"again={self.again}")
         if self.mark:
@@ -81,7 +84,7 @@ def _number(text: str) -> bool:
 
 def _token(fields: dict[str, str]) -> Token | None:
     """A token from its `key=value` pairs; keys of a later version are passed over."""
-    numbers = [fields.get(key, "0") for key in ("retries", "run", "again")]
+    numbers = [fields.get(key, "0") for key in ("retries", "run", "again", "q")]
     places = [part for part in fields.get("x", "").split(",") if part]
     if not all(map(_number, (*numbers, *places))):
         return None
@@ -89,7 +92,8 @@ def _token(fields: dict[str, str]) -> Token | None:
     if retries > MAX_RETRIES or infiniband not in INFINIBAND:
         return None
     mark = Mark(int(numbers[1]), tuple(map(int, places))) if "run" in fields else None
-    return Token(retries, infiniband, mark, int(numbers[2]))
+    wait_s = int(numbers[3]) if "q" in fields else None
+    return Token(retries, infiniband, mark, int(numbers[2]), wait_s)
 
 
 def marked(comment: str, mark: Mark) -> str:

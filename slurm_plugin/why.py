@@ -152,6 +152,9 @@ def _ended(job: Job, given: Grant | None, blamed: list[Node], attempts: Attempts
         return f"it ended: {row.says}", show
     if job.state == "CANCELLED" and given and given.last.startswith(NO_MORE):
         return f"it was cancelled: {given.last}", show
+    if job.state == "DEADLINE" and given and given.deadline:
+        says = f"it waited too long in the queue after a restart (queue_timeout); its deadline was {given.deadline}"
+        return f"it ended: {says}", [*show, "slurm-plugin submit JOB.yaml, with a longer queue_timeout or never"]
     if job.state == "CANCELLED" and blamed and not last and _was_short(job):
         says = "a node of it failed its checks before it started, and only batch jobs with retries are requeued"
         return f"it was ended: {says}; submitted again it gets other nodes", show

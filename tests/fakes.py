@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from hostfiles import nodelist
-from slurm_plugin.slurm import Job, JobNotFoundError, Node, SlurmError, Steps
+from slurm_plugin.slurm import Job, JobNotFoundError, Node, Queueing, SlurmError, Steps
 
 _FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded"}
 
@@ -32,6 +32,7 @@ class FakeSlurm:
         self.settings: dict[str, str] = {"SLURM_VERSION": "22.05.8"}
         self.users = {20001: "alice", 20002: "bob"}
         self.directories: dict[int, str] = {}
+        self.queues: dict[int, Queueing] = {}
         self.up = True
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
@@ -48,6 +49,13 @@ class FakeSlurm:
         wanted = tuple(self.known_jobs if job_ids is None else job_ids)
         self.questions.append(("jobs", wanted))
         return {each: self.known_jobs[each] for each in wanted if each in self.known_jobs}
+
+    def queueing(self, job_ids: Sequence[int]) -> Mapping[int, Queueing]:
+        if not job_ids:
+            return {}
+        self._refuse("queueing", None)
+        self.questions.append(("queueing", tuple(job_ids)))
+        return {each: self.queues.get(each, Queueing()) for each in job_ids if each in self.known_jobs}
 
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
         self._refuse("jobs_of", uid)

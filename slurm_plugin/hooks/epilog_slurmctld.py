@@ -22,5 +22,5 @@ def main() -> int:
     told = int(environ.get("SLURM_JOB_RESTART_COUNT", "0"))
     directory = Path(site["spool_directory"])
     spool.put(directory, Ended(int(environ["SLURM_JOB_ID"]), told, nodes))
-    worker.wake(directory, site["slurm_bin"])
+    worker.wake(directory, site)
     return 0

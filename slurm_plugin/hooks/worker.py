@@ -8,15 +8,18 @@ import fcntl
 import os
 import syslog
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin import after_run, grant
-from slurm_plugin.after_run import WAITING, Cancel, Count, Drop, Ended, Start, Step, Unhold, Wait
+from slurm_plugin.after_run import WAITING, Amend, Cancel, Count, Drop, Ended, Start, Step, Unhold, Wait
 from slurm_plugin.hooks import spool
-from slurm_plugin.slurm import Job, Node, Slurm, SlurmError, connect, releases
+from slurm_plugin.queueing import Policy
+from slurm_plugin.slurm import Job, Slurm, SlurmError, connect, releases
 
 # How often Slurm is asked: quickly for a few jobs, once a second however many there are, and seldom where nothing has
 # happened for a while (a job stays COMPLETING for as long as a node of its does not answer).
@@ -24,7 +27,7 @@ FEW, FEW_EVERY_S, MANY_EVERY_S = 8, 0.25, 1.0
 QUIET_AFTER_S, QUIET_EVERY_S = 15.0, 5.0
 
 
-def wake(directory: Path, slurm_bin: str) -> None:
+def wake(directory: Path, site: Mapping[str, Any]) -> None:
     """Leave a worker behind and return once it has left this process group (or found another one at work)."""
     ready, tell = os.pipe()
     if os.fork():
@@ -40,7 +43,7 @@ def wake(directory: Path, slurm_bin: str) -> None:
         _detach()
         os.close(tell)
         syslog.openlog("slurm_plugin")
-        serve(directory, connect(slurm_bin, deadline_s=10.0))
+        serve(directory, connect(site["slurm_bin"], deadline_s=10.0), Policy(**site["recovery"]))
     except BaseException as error:  # noqa: BLE001 - the last one who can say it
         syslog.syslog(syslog.LOG_ERR, f"the worker failed: {error!r}; the next job that ends starts another")
     finally:
@@ -57,6 +60,7 @@ def _detach() -> None:
 def serve(
     directory: Path,
     door: Slurm,
+    policy: Policy = after_run.NO_POLICY,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -66,14 +70,16 @@ def serve(
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _empty(directory, door, clock, sleep)
+            _empty(directory, door, policy, clock, sleep)
         except BlockingIOError:
             return
         finally:
             os.close(lock)
 
 
-def _empty(directory: Path, door: Slurm, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+def _empty(
+    directory: Path, door: Slurm, policy: Policy, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> None:
     pending: dict[int, float] = {}  # job -> when it was first seen pending
     before: tuple[list[Ended], int] = ([], 0)  # what waited, and how many of it were pending
     changed = clock()
@@ -81,20 +87,37 @@ def _empty(directory: Path, door: Slurm, clock: Callable[[], float], sleep: Call
     while waiting := list(spool.entries(directory)):
         with _tried_again():
             jobs = door.jobs([ended.job_id for ended in waiting])
-            uncounted = [ended for ended in waiting if after_run.is_uncounted(jobs.get(ended.job_id))]
-            names = sorted({name for ended in uncounted for name in ended.nodes})
+            wants = {ended: after_run.wants(jobs.get(ended.job_id)) for ended in waiting}
+            names = sorted({name for ended in waiting for name in ended.nodes if wants[ended][0]})
             nodes = door.nodes(names) if names else {}
+            queues = door.queueing([ended.job_id for ended in waiting if wants[ended][1]])
             latest = {ended.job_id: ended for ended in waiting}
             for ended in waiting:
                 if ended is not latest[ended.job_id]:  # a run before: its nodes say nothing about the last one
                     spool.remove(directory, ended)
                     continue
+                job = jobs.get(ended.job_id)
+                if job and job.state in WAITING:
+                    pending.setdefault(job.id, clock())
                 with _tried_again():  # each by itself: a job that Slurm refuses to change holds up no other
-                    if _served(ended, jobs.get(ended.job_id), nodes, door, settle_s, pending=pending, now=clock()):
+                    step = after_run.step(
+                        ended,
+                        job,
+                        nodes,
+                        nodelist.expand(job.excluded) if job and job.excluded else (),
+                        clock() - pending.get(ended.job_id, clock()),
+                        settle_s=settle_s,
+                        queue=queues.get(ended.job_id) if wants[ended][1] else after_run.NO_BOUNDS,
+                        policy=policy,
+                        now=datetime.now(UTC),
+                    )
+                    _apply(step, ended, job, door)
+                    if isinstance(step, Drop | Start | Cancel):
+                        pending.pop(ended.job_id, None)
                         spool.remove(directory, ended)
         if (waiting, len(pending)) != before:
             before, changed = (waiting, len(pending)), clock()
-        sleep(_pause(len(waiting), clock() - changed))
+        _rest(directory, waiting, _pause(len(waiting), clock() - changed), sleep)
 
 
 def _settle_s(door: Slurm) -> float:
@@ -113,6 +136,16 @@ def _pause(waiting: int, quiet_s: float) -> float:
     return FEW_EVERY_S if waiting <= FEW else MANY_EVERY_S
 
 
+def _rest(directory: Path, waiting: Sequence[Ended], seconds: float, sleep: Callable[[float], None]) -> None:
+    """Sleep until the next look; a long pause ends where a run has ended meanwhile, which must not wait for it."""
+    while seconds > MANY_EVERY_S:
+        sleep(MANY_EVERY_S)
+        seconds -= MANY_EVERY_S
+        if list(spool.entries(directory)) != list(waiting):
+            return
+    sleep(seconds)
+
+
 @contextmanager
 def _tried_again() -> Iterator[None]:
     try:
@@ -121,37 +154,17 @@ def _tried_again() -> Iterator[None]:
         syslog.syslog(syslog.LOG_WARNING, f"the worker tries again: {error}")
 
 
-def _served(
-    ended: Ended,
-    job: Job | None,
-    nodes: Mapping[str, Node],
-    door: Slurm,
-    settle_s: float,
-    *,
-    pending: dict[int, float],
-    now: float,
-) -> bool:
-    """Take one step for a run that ended; whether it was the last."""
-    if job and job.state in WAITING:
-        pending.setdefault(job.id, now)
-    excluded = nodelist.expand(job.excluded) if job and job.excluded else []
-    pending_s = now - pending.get(ended.job_id, now)
-    step = after_run.step(ended, job, nodes, excluded, pending_s, settle_s=settle_s)
-    _apply(step, ended, job, door)
-    last = isinstance(step, Drop | Start | Cancel)
-    if last:
-        pending.pop(ended.job_id, None)
-    return last
-
-
 def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
     match step:
         case Wait():
             return
         case Drop(why):
             syslog.syslog(f"job {ended.job_id}: {why}")
-        case Count(fresh, excluded) if job:
-            changes = {"AdminComment": grant.written(job.admin_comment, fresh)}
+        case Amend(fresh, fields) if job:
+            door.update_job(job.id, AdminComment=grant.written(job.admin_comment, fresh), **fields)
+            syslog.syslog(f"job {job.id}: what its last restart had set is taken back: {', '.join(fields)}")
+        case Count(fresh, excluded, fields) if job:
+            changes = {"AdminComment": grant.written(job.admin_comment, fresh), **fields}
             if excluded and job.state in WAITING:  # Slurm changes the list of a pending job only
                 changes["ExcNodeList"] = nodelist.fold(excluded)
             door.update_job(job.id, **changes)
@@ -159,8 +172,8 @@ def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
         case Unhold() if job:
             door.release(job.id)
             syslog.syslog(f"job {job.id}: released: {job.reason}")
-        case Start() if job:
-            door.update_job(job.id, StartTime="now")
+        case Start(fields) if job:
+            door.update_job(job.id, StartTime="now", **fields)
             syslog.syslog(f"job {job.id}: may start")
         case Cancel(fresh) if job:
             door.update_job(job.id, AdminComment=grant.written(job.admin_comment, fresh))

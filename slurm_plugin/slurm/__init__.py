@@ -96,6 +96,16 @@ class Job(
     end_time: "datetime | None"  # running: when its time limit ends it
 
 
+class Queueing(namedtuple("Queueing", "time_limit_s time_min_s deadline nice", defaults=(None, 0, None, 0))):
+    """What a job's wait in the queue goes by; few ask for it, so it is no part of `Job`."""
+
+    __slots__ = ()
+    time_limit_s: int | None  # None: no limit
+    time_min_s: int  # sbatch --time-min, 0 where it was not given
+    deadline: "datetime | None"
+    nice: int
+
+
 class Node(
     namedtuple("Node", "name states reason reason_user reason_time partitions comment", defaults=("", None, (), ""))
 ):
@@ -133,6 +143,9 @@ class Slurm(Protocol):
 
     def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
         """Many jobs in one question, None: all; jobs that Slurm does not know are absent."""
+
+    def queueing(self, job_ids: Sequence[int]) -> Mapping[int, Queueing]:
+        """What these jobs' wait goes by, in one question; jobs that Slurm does not know are absent."""
 
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
         """A user's jobs that have, or had, this node: id -> state. slurmctld is asked for that user's jobs alone."""

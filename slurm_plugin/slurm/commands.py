@@ -16,7 +16,7 @@ from typing import Final
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import Job, Node, SlurmError, Steps, purpose, records
+from slurm_plugin.slurm import Job, Node, Queueing, SlurmError, Steps, purpose, records
 from slurm_plugin.slurm.patience import Patience
 from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
 from slurm_plugin.slurm.purpose import Purpose
@@ -79,6 +79,15 @@ class Commands:
             return {}
         found = self._patience.ask(lambda: self._jobs(job_ids), repeatable=True)
         return found if job_ids is None else {each: found[each] for each in job_ids if each in found}
+
+    def queueing(self, job_ids: Sequence[int]) -> Mapping[int, Queueing]:
+        """What these jobs' wait goes by. No word in the answer is a user's, so it needs no nonce."""
+        if not job_ids:
+            return {}
+        command = Command(_squeue(job_ids), variables={"SQUEUE_FORMAT2": records.QUEUEING})
+        said = self._patience.ask(lambda: self._said(command, purpose.READ_JOBS), repeatable=True)
+        found = records.queueing(said)
+        return {each: found[each] for each in job_ids if each in found}
 
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
         """The states of a user's jobs that have, or had, this node, by their ids.
@@ -170,8 +179,7 @@ class Commands:
     def _jobs(self, job_ids: Sequence[int] | None) -> dict[int, Job]:
         end = time.monotonic() + self._deadline_s
         nonce = f"~{secrets.token_urlsafe(NONCE_BYTES)}"
-        which = [f"--jobs={','.join(map(str, job_ids))}"] if job_ids and len(job_ids) <= MOST_IDS else []
-        squeue = ["squeue", "--noheader", "--all", "--array", "--states=all", *which]
+        squeue = _squeue(job_ids)
         # The formats travel in the environment: everybody can read a command line, and forge a record with its nonce.
         fields = Command(squeue, variables={"SQUEUE_FORMAT2": records.form(nonce)})
         excluded = Command(squeue, variables={"SQUEUE_FORMAT": f"%A{nonce}%x{nonce}"})
@@ -229,3 +237,9 @@ class Commands:
                 "  install Slurm's client commands (Debian: apt-get install slurm-client), or load the site's module"
             )
         return path
+
+
+def _squeue(job_ids: Sequence[int] | None) -> list[str]:
+    """The question for these jobs, in any state; for all of them where they are too many to be named."""
+    which = [f"--jobs={','.join(map(str, job_ids))}"] if job_ids and len(job_ids) <= MOST_IDS else []
+    return ["squeue", "--noheader", "--all", "--array", "--states=all", *which]

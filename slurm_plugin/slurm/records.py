@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node, SlurmError
+from slurm_plugin import durations
+from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node, Queueing, SlurmError
 
 # Fields of squeue, the ones that Slurm and its administrators write, and the ones that hold users' words. The width 0
 # means the whole text, on every release.
@@ -19,6 +20,7 @@ PLAIN: Final = (
     "JobID", "UserName", "Partition", "State", "NodeList", "RestartCnt", "exit_code", "SubmitTime", "StartTime",
     "EndTime", "ExcNodes",
 )  # fmt: skip
+QUEUEING: Final = "JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0"
 FREE: Final = ("Reason", "Name", "Comment", "admin_comment")
 # What squeue prints as State (slurm.h, enum job_states and its flags).
 JOB_STATES: Final = ENDED | {
@@ -109,6 +111,26 @@ def states(text: str) -> dict[int, str]:
             raise SlurmError(f"squeue answered {line!r} in place of a job\n  see what runs with: squeue --me")
         found[int(number)] = state[:-1] if state[:-1] in JOB_STATES else UNKNOWN
     return found
+
+
+def queueing(text: str) -> dict[int, Queueing]:
+    """Job id -> what its wait goes by, from the answer to QUEUEING. Raises SlurmError for what is no record."""
+    found: dict[int, Queueing] = {}
+    for line in text.splitlines(keepends=True):
+        number, *fields = line.rstrip("\n").split("|")
+        if not number.isdigit() or len(fields) != 4 or not fields[3].lstrip("-").isdigit() or not line.endswith("\n"):
+            raise SlurmError(f"squeue answered {line!r} in place of a job\n  see what runs with: squeue --me")
+        limit, least, deadline, nice = fields
+        found[int(number)] = Queueing(_seconds(limit), _seconds(least) or 0, utc(deadline), int(nice))
+    return found
+
+
+def _seconds(text: str) -> int | None:
+    """Seconds of `5:00` or `1-00:00:00`; None for squeue's words, and for no time at all."""
+    try:
+        return durations.seconds(text)
+    except ValueError:
+        return None
 
 
 @lru_cache(4096)  # jobs share their times, by the second

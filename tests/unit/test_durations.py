@@ -2,7 +2,8 @@
 
 import pytest
 
-from slurm_plugin.durations import ACCEPTED, slurm_time
+from slurm_plugin.durations import ACCEPTED, LONGEST_WAIT_S, slurm_time, wait
+from slurm_plugin.token import Token, find
 
 # Right column: what `sbatch --time` makes of the left one where it knows that form (sbatch(1), --time).
 FORMS = {
@@ -41,3 +42,17 @@ def test_no_time_at_all_is_refused(text: str) -> None:
     """Slurm reads 0 as no limit; nobody means that by writing it in a spec."""
     with pytest.raises(ValueError, match="more than 0"):
         slurm_time(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("never", 0), ("30m", 1800), ("999999s", LONGEST_WAIT_S)])
+def test_a_wait(text: str, seconds: int) -> None:
+    """It may be without an end, which has to be said; every other fits a job's token."""
+    assert wait(text) == seconds
+    assert find(str(Token(queue_timeout_s=seconds))) == Token(queue_timeout_s=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "00", "0s", "soon", "-1", "1000000s", "12d"])
+def test_no_wait(text: str) -> None:
+    """Anything else is refused with both: the words for no end, and the accepted forms."""
+    with pytest.raises(ValueError, match=r"^0 or never for no end; up to 999999s: 90s, 30m"):
+        wait(text)

@@ -17,6 +17,8 @@ GRANTS = st.builds(
     last=st.text(max_size=60) | st.just('sp1:{"granted":128}') | st.just('"]}sp1:{"'),
     counted=st.integers(-1, 200),
     again=st.integers(0, 128),
+    own_deadline=st.text(max_size=20),
+    nice=st.just(()) | st.tuples(st.integers(-(2**31), 2**31), st.integers(-(2**31), 2**31)),
 )
 
 
@@ -30,7 +32,7 @@ def test_whole_text() -> None:
     grant = Grant(3, 1, ("n2",), "", "n2: gpu-check: é", 0)
     assert written("project=a", grant) == (
         'project=a sp1:{"granted":3,"requeues":1,"excluded":["n2"],"deadline":"","last":"n2: gpu-check: \\u00e9",'
-        '"counted":0,"again":0}'
+        '"counted":0,"again":0,"own_deadline":"","nice":[]}'
     )
 
 
@@ -55,6 +57,7 @@ def test_last_one_counts() -> None:
         'sp1:{"granted":1e999}',
         'sp1:{"granted":NaN}',
         'sp1:{"granted":3,"excluded":5}',
+        'sp1:{"granted":3,"nice":["x"]}',
         'sp1:{"granted":3}sp1:{"',
         'sp1:{"granted":' + "9" * 5000 + "}",
         'sp1:{"granted":' + "[" * 100_000,

@@ -38,6 +38,7 @@ def test_defaults_compiled() -> None:
         "notify": "",
         "metrics_directory": "",
         "periodic": {"failures": 3, "passes": 3},
+        "recovery": {"queue_timeout_s": 1800, "nice": 1000},
         "clean": ["/dev/shm"],
         "slurm_bin": "/usr/bin",
         "run_directory": "/run/slurm_plugin",
@@ -121,6 +122,7 @@ def test_all_keys(tmp_path: Path) -> None:
         notify: /etc/slurm/notify
         metrics_directory: /var/lib/metrics
         periodic: {interval: 90s, failures: 1, passes: 10}
+        recovery: {queue_timeout: never, nice: 0}
         prechecks:
           deadline: 2m
           mandatory: [dns]
@@ -167,6 +169,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "notify": "/etc/slurm/notify",
         "metrics_directory": "/var/lib/metrics",
         "periodic": {"failures": 1, "passes": 10},
+        "recovery": {"queue_timeout_s": 0, "nice": 0},
         "clean": ["/dev/shm", "/tmp"],
         "slurm_bin": "/opt/slurm/bin",
         "run_directory": "/run/sp",
@@ -245,6 +248,9 @@ def test_all_keys(tmp_path: Path) -> None:
         ("periodic: {interval: 0.5s}", "periodic.interval: found '0.5s'; accepted: a time from 1s to 65535s"),
         ("periodic: {interval: 1093m}", "periodic.interval: found '1093m'; accepted: a time from 1s to 65535s"),
         ("periodic: {passes: 0}", "periodic.passes: found '0'; accepted: a whole number from 1"),
+        ("recovery: {queue_timeout: soon}", "recovery.queue_timeout: found 'soon'; accepted: 0 or never for no end; "),
+        ("recovery: {queue_timeout: 12d}", "recovery.queue_timeout: found '12d'; accepted: 0 or never for no end; up"),
+        ("recovery: {nice: -5}", "recovery.nice: found '-5'; accepted: a whole number from 0"),
         ("drain_cap: 10", "drain_cap: found '10'; accepted: a number from 0 to 1"),
         ("max_retries: 129", "max_retries: found '129'; accepted: a whole number from 0 to 128"),
         ("max_retries: -1", "max_retries: found '-1'; accepted: a whole number from 0 to 128"),

@@ -94,8 +94,8 @@ metadata: 3
         "  line 3: nodes: found '0'; accepted: a whole number from 1 to 65536\n"
         "  line 5: accelerators.gpus: unknown key; accepted: gpu, npu; did you mean gpu?\n"
         "  line 6: retires: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-        " output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata; did you"
-        " mean retries?\n"
+        " output, checkpoint, retries, queue_timeout, infiniband, launch, tensorflow, ascend, prechecks, metadata;"
+        " did you mean retries?\n"
         "  line 7: env.X: found a list; accepted: a text\n"
         "  line 8: metadata: found '3'; accepted: {annotations: {fault-tolerance/job-retry-num: a whole number from 0"
         " to 128, fault-tolerance/job-unconditional-retry: true, false}}\n"
@@ -112,6 +112,8 @@ ONE_PROBLEM = {
     "accelerators: 4": "line 4: accelerators: found '4'; accepted: {gpu: a whole number from 0 to 1024, npu: a whole"
     " number from 0 to 1024}",
     "retries: 129": "line 4: retries: found '129'; accepted: a whole number from 0 to 128",
+    "queue_timeout: soon": "line 4: queue_timeout: found 'soon'; accepted: 0 or never for no end; up to 999999s: 90s,"
+    " 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS",
     "infiniband: true": "line 4: infiniband: found 'true'; accepted: auto, yes, no",
     "infiniband: Yes": "line 4: infiniband: found 'Yes'; accepted: auto, yes, no; did you mean yes?",
     "time: 4 hours": "line 4: time: found '4 hours'; accepted: 90s, 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS,"
@@ -134,9 +136,10 @@ ONE_PROBLEM = {
     'env: {A: "\\0"}': "line 4: env.A: the value has a NUL or half a surrogate pair in it; no variable can hold that",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
     '"\\e[2J\\ud800": 1': "line 4: ?[2J?: unknown key; accepted: name, mode, nodes, accelerators, command, env,"
-    " workdir, time, output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata",
+    " workdir, time, output, checkpoint, retries, queue_timeout, infiniband, launch, tensorflow, ascend, prechecks,"
+    " metadata",
     "<<: {a: b}": "line 4: <<: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-    " output, checkpoint, retries, infiniband, launch, tensorflow, ascend, prechecks, metadata",
+    " output, checkpoint, retries, queue_timeout, infiniband, launch, tensorflow, ascend, prechecks, metadata",
 }
 
 
@@ -182,7 +185,7 @@ def test_the_unconditional_annotation_is_not_built_yet() -> None:
 def test_the_guide_names_every_key() -> None:
     """docs/spec.md has one row a key, and no other."""
     guide = (Path(__file__).resolve().parents[2] / "docs" / "spec.md").read_text()
-    rows = re.findall(r"^\| `([a-z]+)` \| .* \| .* \|$", guide, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z_]+)` \| .* \| .* \|$", guide, re.MULTILINE)
     assert sorted(rows) == sorted(Spec.__struct_fields__)
 
 

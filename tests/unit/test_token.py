@@ -16,6 +16,7 @@ TOKENS = st.builds(
     mark=st.none()
     | st.builds(Mark, st.integers(0, 999_999), st.lists(st.integers(0, 999_999), max_size=20).map(tuple)),
     again=st.integers(0, 999_999),
+    queue_timeout_s=st.none() | st.integers(0, 999_999),
 )
 
 
@@ -34,9 +35,9 @@ def test_refused(comment: str) -> None:
 
 
 def test_every_field() -> None:
-    """Restarts, InfiniBand, restarts in place and the mark are read; a key of a later version is passed over."""
-    found = find("x [sp1;retries=3;ib=no;again=4;run=2;x=0,5,11;new=1] y")
-    assert found == Token(3, "no", Mark(2, (0, 5, 11)), 4)
+    """Restarts, InfiniBand, the wait, restarts in place and the mark are read; a later version's key is passed over."""
+    found = find("x [sp1;retries=3;ib=no;q=60;again=4;run=2;x=0,5,11;new=1] y")
+    assert found == Token(3, "no", Mark(2, (0, 5, 11)), 4, 60)
 
 
 def test_mark_needs_its_run() -> None:

@@ -92,6 +92,10 @@ def test_a_job_that_waits(fields: dict[str, Any], says: str, then: str) -> None:
          "it was cancelled: no restart left after n2: dns: x"),
         ({"state": "CANCELLED"}, None, "it ended: somebody cancelled it"),
         ({"state": "TIMEOUT", "reason": "TimeLimit"}, None, "it ended: its time limit was over (TimeLimit)"),
+        ({"state": "DEADLINE", "reason": "DeadLine",
+          "admin_comment": given(requeues=1, counted=0, deadline="2026-03-01T10:30:00")}, None,
+         "it ended: it waited too long in the queue after a restart (queue_timeout); its deadline was 2026-03-01"),
+        ({"state": "DEADLINE", "reason": "DeadLine"}, None, "it ended: it could not end before its deadline any more"),
         ({"state": "NODE_FAIL"}, None, "it ended: a node of it died, and it may not be requeued"),
     ],
 )  # fmt: skip

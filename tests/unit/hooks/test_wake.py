@@ -19,7 +19,7 @@ WAKE = """
 import sys
 from pathlib import Path
 from slurm_plugin.hooks import worker
-worker.wake(Path(sys.argv[1]), sys.argv[2])
+worker.wake(Path(sys.argv[1]), {"slurm_bin": sys.argv[2], "recovery": {}})
 print("the hook ends", flush=True)
 """
 

@@ -2,14 +2,17 @@
 
 import fcntl
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.after_run import Ended
+from slurm_plugin.after_run import NO_POLICY, Ended
 from slurm_plugin.grant import Grant, parse, written
 from slurm_plugin.hooks import spool, worker
-from slurm_plugin.slurm import Job
+from slurm_plugin.queueing import NEVER, Policy
+from slurm_plugin.slurm import Job, Queueing
 from slurm_plugin.slurm.releases import RELEASES
 from tests.fakes import FakeSlurm, job, node
 
@@ -42,10 +45,10 @@ def given_job(job_id: int = 7, **fields: object) -> Job:
     return job(job_id, **{"admin_comment": GRANTED, **fields})
 
 
-def serve(directory: Path, door: FakeSlurm, clock: Clock | None = None) -> Clock:
+def serve(directory: Path, door: FakeSlurm, clock: Clock | None = None, policy: Policy = NO_POLICY) -> Clock:
     """Serve with time that does not pass by itself."""
     clock = clock or Clock()
-    worker.serve(directory, door, clock=clock, sleep=clock.sleep)
+    worker.serve(directory, door, policy, clock=clock, sleep=clock.sleep)
     return clock
 
 
@@ -98,8 +101,9 @@ def test_nodes_are_asked_for_once(tmp_path: Path) -> None:
     spool.put(tmp_path, Ended(9, 1, ("n2", "n3")))
     door = FakeSlurm([given_job(), given_job(9)], [node("n1"), BAD, node("n3", "DOWN")])
     serve(tmp_path, door)
-    assert door.questions[:3] == [("jobs", (7, 9)), ("nodes", ("n1", "n2", "n3")), ("jobs", (7, 9))]
-    assert [question for question, _ in door.questions].count("nodes") == 1
+    first = [("jobs", (7, 9)), ("nodes", ("n1", "n2", "n3")), ("queueing", (7, 9))]
+    assert door.questions[:4] == [*first, ("jobs", (7, 9))]
+    assert [question for question, _ in door.questions if question != "jobs"] == ["nodes", "queueing"]
 
 
 def test_running_again(tmp_path: Path) -> None:
@@ -282,16 +286,102 @@ def test_quiet(tmp_path: Path) -> None:
     """Where nothing happens for 15 s Slurm is asked every 5 s; at the first change the pace is back."""
     spool.put(tmp_path, ENDED)
     door = FakeSlurm([given_job(state="COMPLETING")], [node("n1"), BAD])
+    asked: list[tuple[float, int]] = []  # when, and how often until then
 
     def then(number: int) -> None:
+        asked.append((clock.now - 1000, len(door.questions)))
         if number == 100:
             door.known_jobs[7] = given_job()
 
-    clock = serve(tmp_path, door, Clock(then))
+    clock = Clock(then)
+    serve(tmp_path, door, clock)
     assert set(clock.sleeps[:60]) == {worker.FEW_EVERY_S}
-    assert set(clock.sleeps[62:100]) == {worker.QUIET_EVERY_S}
-    assert set(clock.sleeps[101:]) == {worker.FEW_EVERY_S}
+    assert set(clock.sleeps[62:100]) == {worker.MANY_EVERY_S}  # between two looks, into its own spool
+    quiet = [count for when, count in asked if 20 <= when < 50]
+    assert (quiet[-1] - quiet[0]) * worker.QUIET_EVERY_S <= 30
+    assert set(clock.sleeps[105:]) == {worker.FEW_EVERY_S}
     assert len(door.changes) == 2
+
+
+def test_an_entry_that_comes_in_a_long_pause(tmp_path: Path) -> None:
+    """A run that ends while another one is waited for is looked at within a second."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(state="COMPLETING"), given_job(9)], [node("n1"), BAD, node("n3", "DOWN")])
+    came: list[float] = []
+    dealt_with: list[float] = []
+
+    def then(number: int) -> None:
+        if number == 91:
+            spool.put(tmp_path, Ended(9, 1, ("n3",)))
+            came.append(clock.now)
+        if door.changes and not dealt_with:
+            dealt_with.append(clock.now)
+            door.known_jobs.clear()
+
+    clock = Clock(then)
+    serve(tmp_path, door, clock)
+    assert door.changes[0][1] == 9
+    assert dealt_with[0] - came[0] <= 2 * worker.MANY_EVERY_S
+
+
+WAITS = Policy(queue_timeout_s=1800, nice=1000)
+
+
+def test_the_wait_of_a_restart(tmp_path: Path) -> None:
+    """Its deadline comes with the count, its Nice with the start; both are remembered before they are set."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job()], [node("n1"), BAD])
+    door.queues[7] = Queueing(3600, 0, None, 5)
+    serve(tmp_path, door, policy=WAITS)
+    (_, _, count), (_, _, start) = door.changes
+    assert isinstance(count, dict)
+    until = datetime.fromisoformat(count["Deadline"]).replace(tzinfo=UTC)
+    assert abs((until - datetime.now(UTC)).total_seconds() - 5400) < 60
+    assert (count["TimeLimit"], count["ExcNodeList"]) == ("60", "n2")
+    assert "Nice" not in count
+    found = parse(str(count["AdminComment"]))
+    assert found is not None
+    assert (found.deadline, found.own_deadline, found.nice) == (count["Deadline"], "", (5, -995))
+    assert start == {"StartTime": "now", "Nice": "-995"}
+
+
+def test_a_requeue_of_others_takes_back_what_ours_had_set(tmp_path: Path) -> None:
+    """A stale deadline of ours goes while the job is still completing, its Nice once it is pending; then nothing."""
+    spool.put(tmp_path, Ended(7, 2, ("n1",)))
+    given = Grant(3, 1, ("n2",), "2026-03-01T10:30:00", "n2: x", 0, nice=(5, -995))
+    door = FakeSlurm([given_job(state="COMPLETING", restarts=2, admin_comment=written("", given))], [node("n1")])
+    door.queues[7] = Queueing(3600, 0, datetime(2026, 3, 1, 10, 30, tzinfo=UTC), -995)
+
+    def then(number: int) -> None:
+        if number == 1:
+            assert [set(change[2]) for change in door.changes] == [{"AdminComment", "Deadline"}]  # type: ignore[call-overload]
+            door.queues[7] = Queueing(3600, 0, NEVER, -995)
+        if number == 3:
+            door.known_jobs[7] = door.known_jobs[7]._replace(state="PENDING")
+        if number == 4:
+            door.queues[7] = Queueing(3600, 0, NEVER, 5)
+
+    serve(tmp_path, door, Clock(then), policy=WAITS)
+    freed, unplaced = (change[2] for change in door.changes)
+    assert freed == {
+        "AdminComment": written("", replace(given, deadline="")),
+        "Deadline": "2099-12-31T00:00:00",
+    }
+    assert unplaced == {"AdminComment": written("", replace(given, deadline="", nice=())), "Nice": "5"}
+    assert list(spool.entries(tmp_path)) == []
+
+
+def test_a_job_whose_queue_is_not_told_waits(tmp_path: Path) -> None:
+    """Slurm has answered one question of two: nothing is counted before it has answered both."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job()], [node("n1"), BAD])
+    door.refusals["queueing", None] = 3
+
+    def then(number: int) -> None:
+        assert bool(door.changes) is (number > 3)
+
+    serve(tmp_path, door, Clock(then), policy=WAITS)
+    assert list(spool.entries(tmp_path)) == []
 
 
 def test_the_last_run_of_a_job_counts(tmp_path: Path) -> None:

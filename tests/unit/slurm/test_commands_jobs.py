@@ -1,8 +1,10 @@
 """Asking squeue for jobs: one process, on 22.05 two at once."""
 
+from datetime import UTC, datetime
+
 import pytest
 
-from slurm_plugin.slurm import JobNotFoundError, SlurmError, connect
+from slurm_plugin.slurm import JobNotFoundError, Queueing, SlurmError, connect
 from slurm_plugin.slurm.commands import MOST_IDS
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.test_records import PLAIN
@@ -54,6 +56,26 @@ def test_many_jobs(commands: Bin, number: int, named: bool) -> None:
     assert [word for word in asked.argv if word.startswith("--jobs")] == (
         [f"--jobs={','.join(map(str, range(1, number + 1)))}"] if named else []
     )
+
+
+def test_queueing(commands: Bin) -> None:
+    """One squeue for all that are asked for; limits in seconds, UNLIMITED and no deadline as None."""
+    commands.recorded("squeue", "7|1-00:00:00|0:00|N/A|0\n8|UNLIMITED|10:00|2026-03-01T09:30:00|-100\n9|x|x|x|1\n")
+    assert connect(str(commands.directory)).queueing([7, 8, 10]) == {
+        7: Queueing(86400, 0, None, 0),
+        8: Queueing(None, 600, datetime(2026, 3, 1, 9, 30, tzinfo=UTC), -100),
+    }
+    assert "--jobs=7,8,10" in commands.read("argv").split("\0")
+    assert "SQUEUE_FORMAT2=JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0" in commands.read("env").split("\0")
+    assert connect(str(commands.directory)).queueing([]) == {}
+
+
+@pytest.mark.parametrize("said", ["7|1:00|0:00|N/A", "x|1:00|0:00|N/A|0\n", "7|1:00|0:00|N/A|\n", "7|1:00|N/A|0\n"])
+def test_queueing_that_is_no_answer(commands: Bin, said: str) -> None:
+    """A line that is cut off, or none of ours, is an error and not a job without bounds."""
+    commands.recorded("squeue", said)
+    with pytest.raises(SlurmError, match="in place of a job"):
+        connect(str(commands.directory)).queueing([7])
 
 
 def test_jobs_that_are_not_known(commands: Bin) -> None:

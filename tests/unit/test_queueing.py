@@ -1,0 +1,129 @@
+"""How long a requeued job may wait, and behind whom: what is set, and what is taken back."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from slurm_plugin.grant import Grant
+from slurm_plugin.queueing import LOWEST_NICE, NEVER, bounded, freed, placed, unplaced
+from slurm_plugin.slurm import Queueing
+
+NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+PLAIN = Grant(3)
+HOUR = Queueing(time_limit_s=3600)
+OURS = Grant(3, deadline="2026-03-01T10:30:00")
+OVER_THEIRS = Grant(3, deadline="2026-03-01T10:30:00", own_deadline="2026-03-02T00:00:00")
+
+
+def at(hour: int, minute: int = 0, day: int = 1) -> datetime:
+    """A time of that day."""
+    return datetime(2026, 3, day, hour, minute, tzinfo=UTC)
+
+
+BOUNDED = {
+    "a time limit": (PLAIN, HOUR, OURS, {"Deadline": "2026-03-01T10:30:00", "TimeLimit": "60"}),
+    "the least time is what the job needs": (
+        PLAIN,
+        Queueing(3600, 600),
+        Grant(3, deadline="2026-03-01T09:40:00"),
+        {"Deadline": "2026-03-01T09:40:00"},
+    ),
+    "no time limit": (
+        PLAIN,
+        Queueing(),
+        Grant(3, deadline="2027-03-01T09:30:00"),
+        {"Deadline": "2027-03-01T09:30:00", "TimeLimit": "525600"},
+    ),
+    "its own deadline is later": (
+        PLAIN,
+        Queueing(3600, 0, at(0, day=2)),
+        OVER_THEIRS,
+        {"Deadline": "2026-03-01T10:30:00", "TimeLimit": "60"},
+    ),
+    "its own deadline is earlier": (PLAIN, Queueing(3600, 0, at(10, 15)), PLAIN, {}),
+    "its own deadline is past": (PLAIN, Queueing(3600, 0, at(8)), PLAIN, {}),
+    "a second requeue: the first one's is no deadline of its own": (
+        Grant(3, deadline="2026-02-01T00:00:00", own_deadline="2026-03-02T00:00:00"),
+        Queueing(3600, 0, datetime(2026, 2, 1, tzinfo=UTC)),
+        OVER_THEIRS,
+        {"Deadline": "2026-03-01T10:30:00", "TimeLimit": "60"},
+    ),
+    "an administrator has changed ours meanwhile": (
+        OURS,
+        Queueing(3600, 0, at(12)),
+        Grant(3, deadline="2026-03-01T10:30:00", own_deadline="2026-03-01T12:00:00"),
+        {"Deadline": "2026-03-01T10:30:00", "TimeLimit": "60"},
+    ),
+    "a deadline that only says there is none": (
+        PLAIN,
+        Queueing(3600, 0, NEVER),
+        OURS,
+        {"Deadline": "2026-03-01T10:30:00", "TimeLimit": "60"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("grant", "queue", "after", "fields"), BOUNDED.values(), ids=BOUNDED.keys())
+def test_bounded(grant: Grant, queue: Queueing, after: Grant, fields: dict[str, str]) -> None:
+    """Half an hour and what the job needs, never later than a deadline of its own, which is remembered."""
+    assert bounded(grant, queue, 1800, NOW) == (after, fields)
+
+
+FREED = {
+    "nothing of ours": (PLAIN, HOUR, {}),
+    "its own deadline": (PLAIN, Queueing(3600, 0, at(12)), {}),
+    "none, in so many words": (PLAIN, Queueing(3600, 0, NEVER), {}),
+    "ours alone": (OURS, Queueing(3600, 0, at(10, 30)), {"Deadline": "2099-12-31T00:00:00"}),
+    "ours before its own": (OVER_THEIRS, Queueing(3600, 0, at(10, 30)), {"Deadline": "2026-03-02T00:00:00"}),
+    "ours before its own, which is past": (
+        Grant(3, deadline="2026-02-01T00:00:00", own_deadline="2026-02-02T00:00:00"),
+        Queueing(3600, 0, datetime(2026, 2, 1, tzinfo=UTC)),
+        {},
+    ),
+    "somebody has changed ours": (OURS, Queueing(3600, 0, at(12)), {}),
+}
+
+
+@pytest.mark.parametrize(("grant", "queue", "fields"), FREED.values(), ids=FREED.keys())
+def test_freed(grant: Grant, queue: Queueing, fields: dict[str, str]) -> None:
+    """Its own deadline is back, where ours still stands; one that cannot be set any more is met all the same."""
+    assert freed(grant, queue, NOW) == (PLAIN, fields)
+    assert bounded(grant, queue, 0, NOW) == (PLAIN, fields)
+
+
+def test_a_long_run_of_requeues_keeps_the_jobs_own_deadline() -> None:
+    """However often it is requeued, its own deadline is the last one that was not ours."""
+    own, grant, queue, now = at(0, day=9), PLAIN, Queueing(3600, 0, at(0, day=9)), NOW
+    for _ in range(50):
+        grant, fields = bounded(grant, queue, 1800, now)
+        if fields:
+            queue = queue._replace(deadline=datetime.fromisoformat(fields["Deadline"]).replace(tzinfo=UTC))
+        assert queue.deadline is not None
+        assert queue.deadline <= own
+        assert queue.deadline > now or own < now
+        now += timedelta(hours=5)
+
+
+NICE = {
+    "never lowered, and not now": (PLAIN, 5, 0, ()),
+    "lowered": (PLAIN, 5, 1000, (5, -995)),
+    "lowered again, not further": (Grant(3, nice=(5, -995)), -995, 1000, (5, -995)),
+    "lowered by another value of the site's": (Grant(3, nice=(5, -995)), -995, 10, (5, -5)),
+    "lowered, then changed by its user": (Grant(3, nice=(5, -995)), 70, 1000, (70, -930)),
+    "taken back": (Grant(3, nice=(5, -995)), -995, 0, (5, 5)),
+    "the lowest that Slurm takes": (PLAIN, LOWEST_NICE + 1, 1000, (LOWEST_NICE + 1, LOWEST_NICE)),
+}
+
+
+@pytest.mark.parametrize(("grant", "nice", "lower_by", "expected"), NICE.values(), ids=NICE.keys())
+def test_placed(grant: Grant, nice: int, lower_by: int, expected: tuple[int, ...]) -> None:
+    """Its own Nice is remembered, and never lowered twice."""
+    assert placed(grant, Queueing(nice=nice), lower_by).nice == expected
+
+
+@pytest.mark.parametrize(
+    ("nice", "fields"), [(-995, {"Nice": "5"}), (5, {}), (70, {})], ids=["ours", "its own", "changed by its user"]
+)
+def test_unplaced(nice: int, fields: dict[str, str]) -> None:
+    """Its own Nice is back, where ours still stands."""
+    assert unplaced(Grant(3, nice=(5, -995)), Queueing(nice=nice)) == (PLAIN, fields)
