@@ -53,6 +53,7 @@ def render_site(
         "archive": ARCHIVE,
         "python": config.python,
         "run_directory": config.run_directory,
+        "spool_directory": config.spool_directory,
         "max_retries": config.max_retries,
         "limit": MAX_RETRIES,
     }

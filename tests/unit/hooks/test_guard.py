@@ -37,6 +37,7 @@ class Site:
         config = SiteConfig(
             python=str(python),
             run_directory=str(self.run),
+            spool_directory=str(directory / "spool"),
             prechecks=Prechecks(mandatory=("dns",) if mandatory else ()),
         )
         render_site(config, self.root, root=str(self.root))
@@ -165,6 +166,18 @@ def test_job_that_asks_nothing(tmp_path: Path, hook: str, comment: str | None) -
     site = Site(tmp_path, "exit 75")
     result = site.hook(hook, comment)
     assert (result.returncode, result.stdout, result.stderr, site.started) == (0, "", "", [])
+
+
+def test_the_end_of_any_job_while_the_spool_holds_entries(tmp_path: Path) -> None:
+    """A worker that was killed is missed at the end of the next job, whoever's it is; a lock alone is no entry."""
+    site = Site(tmp_path, "exit 0")
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "lock").touch()
+    (tmp_path / "spool" / "7.1.bad").touch()
+    assert (site.hook("epilog_slurmctld", "my run").returncode, site.started) == (0, [])
+    (tmp_path / "spool" / "9.1.json").touch()
+    assert site.hook("epilog_slurmctld", "my run").returncode == 0
+    assert len(site.started) == 1
 
 
 def test_mandatory_checks(tmp_path: Path) -> None:
