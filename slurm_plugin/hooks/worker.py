@@ -83,6 +83,7 @@ def _empty(
     pending: dict[int, float] = {}  # job -> when it was first seen pending
     before: tuple[list[Ended], int] = ([], 0)  # what waited, and how many of it were pending
     changed = clock()
+    named: set[int] = set()
     settle_s = _settle_s(door)
     while waiting := list(spool.entries(directory)):
         with _tried_again():
@@ -90,7 +91,9 @@ def _empty(
             wants = {ended: after_run.wants(jobs.get(ended.job_id)) for ended in waiting}
             names = sorted({name for ended in waiting for name in ended.nodes if wants[ended][0]})
             nodes = door.nodes(names) if names else {}
-            queues = door.queueing([ended.job_id for ended in waiting if wants[ended][1]])
+            # Each is asked for once in any case: the door then knows by which name a task of an array is itself.
+            queues = door.queueing([each.job_id for each in waiting if wants[each][1] or each.job_id not in named])
+            named |= queues.keys()
             latest = {ended.job_id: ended for ended in waiting}
             for ended in waiting:
                 if ended is not latest[ended.job_id]:  # a run before: its nodes say nothing about the last one

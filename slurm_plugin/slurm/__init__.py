@@ -96,7 +96,7 @@ class Job(
     end_time: "datetime | None"  # running: when its time limit ends it
 
 
-class Queueing(namedtuple("Queueing", "time_limit_s time_min_s deadline nice", defaults=(None, 0, None, 0))):
+class Queueing(namedtuple("Queueing", "time_limit_s time_min_s deadline nice name", defaults=(None, 0, None, 0, ""))):
     """What a job's wait in the queue goes by; few ask for it, so it is no part of `Job`."""
 
     __slots__ = ()
@@ -104,6 +104,7 @@ class Queueing(namedtuple("Queueing", "time_limit_s time_min_s deadline nice", d
     time_min_s: int  # sbatch --time-min, 0 where it was not given
     deadline: "datetime | None"
     nice: int
+    name: str  # of a task of an array: 4_2; else empty
 
 
 class Node(

@@ -9,7 +9,8 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,19 @@ _AWAY = re.compile(
     "|[Cc]ommunication connection failure|in standby mode|Connection (?:refused|reset)"
 )
 _NOT_SENT = re.compile("connect failure|Connection refused|in standby mode")
+# What an update of a job says in an INACTIVE partition, on 22.05, 24.11 and 26.05, after all of it was done.
+_DONE = "Requested partition configuration not available now"
 _TO: Final[Mapping[Steps, tuple[str, ...]]] = {"steps": (), "batch": ("--batch",), "all": ("--full",)}
+
+
+@contextmanager
+def done_all_the_same() -> Iterator[None]:
+    """Pass over a refusal that is none: the change was made, and the job may not start now for a reason of its own."""
+    try:
+        yield
+    except SlurmError as error:
+        if _DONE not in str(error):
+            raise
 
 
 class Commands:
@@ -53,6 +66,7 @@ class Commands:
         self._deadline_s = deadline_s
         self._patience = patience
         self._lacks_excluded = False
+        self._names: dict[int, str] = {}  # of tasks of arrays, as far as they were asked for
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
         """Submit a batch script on stdin and return the job id; what sbatch warned of is part of an error only."""
@@ -81,12 +95,16 @@ class Commands:
         return found if job_ids is None else {each: found[each] for each in job_ids if each in found}
 
     def queueing(self, job_ids: Sequence[int]) -> Mapping[int, Queueing]:
-        """What these jobs' wait goes by. No word in the answer is a user's, so it needs no nonce."""
+        """What these jobs' wait goes by. No word in the answer is a user's, so it needs no nonce.
+
+        Changes of a task of an array are for that task alone once it was asked for here.
+        """
         if not job_ids:
             return {}
         command = Command(_squeue(job_ids), variables={"SQUEUE_FORMAT2": records.QUEUEING})
         said = self._patience.ask(lambda: self._said(command, purpose.READ_JOBS), repeatable=True)
         found = records.queueing(said)
+        self._names |= {number: each.name for number, each in found.items() if each.name}
         return {each: found[each] for each in job_ids if each in found}
 
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
@@ -119,28 +137,29 @@ class Commands:
         """Change a job's fields, named as scontrol names them."""
         changes = [f"{name}={value}" for name, value in fields.items()]
         why = purpose.of_job(f"update job {job_id} ({', '.join(fields)})", job_id)
-        self._ask(["scontrol", "update", f"JobId={job_id}", *changes], why)
+        with done_all_the_same():
+            self._ask(["scontrol", "update", f"JobId={self._name(job_id)}", *changes], why)
 
     def requeue(self, job_id: int) -> None:
         """End a batch job's run and put it back into the queue. Asked twice, Slurm refuses: it is there already."""
-        self._ask(["scontrol", "requeue", str(job_id)], purpose.of_job(f"requeue job {job_id}", job_id))
+        self._ask(["scontrol", "requeue", self._name(job_id)], purpose.of_job(f"requeue job {job_id}", job_id))
 
     def hold(self, job_id: int) -> None:
         """Keep a pending job from starting."""
-        self._ask(["scontrol", "hold", str(job_id)], purpose.of_job(f"hold job {job_id}", job_id))
+        self._ask(["scontrol", "hold", self._name(job_id)], purpose.of_job(f"hold job {job_id}", job_id))
 
     def release(self, job_id: int) -> None:
         """Let a held job start."""
-        self._ask(["scontrol", "release", str(job_id)], purpose.of_job(f"release job {job_id}", job_id))
+        self._ask(["scontrol", "release", self._name(job_id)], purpose.of_job(f"release job {job_id}", job_id))
 
     def signal(self, job_id: int, name: str, to: Steps = "steps") -> None:
         """Send a signal to a running job's steps, to its batch script alone, or to all of it."""
-        argv = ["scancel", f"--signal={name}", *_TO[to], str(job_id)]
+        argv = ["scancel", f"--signal={name}", *_TO[to], self._name(job_id)]
         self._ask(argv, purpose.of_job(f"send {name} to job {job_id}", job_id), repeatable=False)
 
     def cancel(self, job_id: int) -> None:
         """End a job for good; of one that has ended nothing is left to cancel, and that is no error."""
-        self._ask(["scancel", str(job_id)], purpose.of_job(f"cancel job {job_id}", job_id))
+        self._ask(["scancel", self._name(job_id)], purpose.of_job(f"cancel job {job_id}", job_id))
 
     def drain(self, node: str, reason: str) -> None:
         """Let no new job start on a node; replaces its reason."""
@@ -228,6 +247,12 @@ class Commands:
         if _AWAY.search(said):
             raise why.away(program, said, sent=not _NOT_SENT.search(said))
         raise why.refused(program, said or f"exit code {result.code}, no message")
+
+    def _name(self, job_id: int) -> str:
+        """A job as scontrol takes it for itself: the id of an array's last task is that of the whole array."""
+        mine = os.environ if os.environ.get("SLURM_JOB_ID") == str(job_id) else {}
+        own = mine.get("SLURM_ARRAY_TASK_ID") and f"{mine.get('SLURM_ARRAY_JOB_ID')}_{mine['SLURM_ARRAY_TASK_ID']}"
+        return own or self._names.get(job_id, str(job_id))
 
     def _program(self, name: str) -> str:
         path = str(Path(self._directory) / name) if self._directory else shutil.which(name)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from slurm_plugin.slurm import UNKNOWN, Job, JobNotFoundError, Node, SlurmError, Steps, purpose, records
 from slurm_plugin.slurm.bridge import Bridge
-from slurm_plugin.slurm.commands import Commands
+from slurm_plugin.slurm.commands import Commands, done_all_the_same
 from slurm_plugin.slurm.patience import Patience
 from slurm_plugin.slurm.purpose import Purpose
 from slurm_plugin.slurm.pyslurm_process import FIELDS
@@ -71,7 +71,9 @@ class Library(Commands):
         if not plain:
             super().update_job(job_id, **fields)
             return
-        self._call(purpose.of_job(f"update job {job_id} ({', '.join(fields)})", job_id), "update_job", job_id, fields)
+        with done_all_the_same():
+            why = purpose.of_job(f"update job {job_id} ({', '.join(fields)})", job_id)
+            self._call(why, "update_job", job_id, fields)
 
     def requeue(self, job_id: int) -> None:
         """End a batch job's run and put it back into the queue."""

@@ -20,7 +20,7 @@ PLAIN: Final = (
     "JobID", "UserName", "Partition", "State", "NodeList", "RestartCnt", "exit_code", "SubmitTime", "StartTime",
     "EndTime", "ExcNodes",
 )  # fmt: skip
-QUEUEING: Final = "JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0"
+QUEUEING: Final = "JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ArrayJobID:0|,ArrayTaskID:0"
 FREE: Final = ("Reason", "Name", "Comment", "admin_comment")
 # What squeue prints as State (slurm.h, enum job_states and its flags).
 JOB_STATES: Final = ENDED | {
@@ -118,10 +118,11 @@ def queueing(text: str) -> dict[int, Queueing]:
     found: dict[int, Queueing] = {}
     for line in text.splitlines(keepends=True):
         number, *fields = line.rstrip("\n").split("|")
-        if not number.isdigit() or len(fields) != 4 or not fields[3].lstrip("-").isdigit() or not line.endswith("\n"):
+        if not number.isdigit() or len(fields) != 6 or not fields[3].lstrip("-").isdigit() or not line.endswith("\n"):
             raise SlurmError(f"squeue answered {line!r} in place of a job\n  see what runs with: squeue --me")
-        limit, least, deadline, nice = fields
-        found[int(number)] = Queueing(_seconds(limit), _seconds(least) or 0, utc(deadline), int(nice))
+        limit, least, deadline, nice, array, task = fields
+        name = f"{array}_{task}" if task.isdigit() else ""
+        found[int(number)] = Queueing(_seconds(limit), _seconds(least) or 0, utc(deadline), int(nice), name)
     return found
 
 

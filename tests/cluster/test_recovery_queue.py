@@ -6,6 +6,7 @@ import time
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from tests.cluster.command import until
 from tests.cluster.jobs import Job, submit, workdir
 from tests.cluster.test_recovery import USE_GPU
 
@@ -109,3 +110,17 @@ def test_a_job_whose_node_broke_is_first_in_the_queue(cluster: Sandbox) -> None:
     assert waits.state == "PENDING"
     (job.directory / "done.1").touch()
     assert job.end() == "COMPLETED"
+
+
+def test_a_partition_that_is_taken_out_of_service_meanwhile(cluster: Sandbox) -> None:
+    """Slurm says of each change that it is not available now, and makes it: the worker counts once and ends."""
+    job = first_run(cluster, "inactive")
+    cluster.run(["scontrol", "update", "PartitionName=main", "State=INACTIVE"], user="root")
+    try:
+        cluster.break_node("n2", "gpu-missing")
+        job.until(lambda: job.show("T", "r") == ["PENDING", "PartitionInactive"], "the requeue")
+        until(lambda: not list((cluster.directory / "spool").glob("[0-9]*.json")))
+        assert (job.grant.requeues, job.show("x"), job.show("r")) == (1, ["n2"], ["PartitionInactive"])
+    finally:
+        cluster.run(["scontrol", "update", "PartitionName=main", "State=UP"], user="root")
+    job.until(lambda: job.log.count("runs 1") == 2, "the second run")

@@ -1,10 +1,11 @@
 """Asking squeue for jobs: one process, on 22.05 two at once."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
-from slurm_plugin.slurm import JobNotFoundError, Queueing, SlurmError, connect
+from slurm_plugin.slurm import JobNotFoundError, Queueing, Slurm, SlurmError, connect
 from slurm_plugin.slurm.commands import MOST_IDS
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.test_records import PLAIN
@@ -60,17 +61,22 @@ def test_many_jobs(commands: Bin, number: int, named: bool) -> None:
 
 def test_queueing(commands: Bin) -> None:
     """One squeue for all that are asked for; limits in seconds, UNLIMITED and no deadline as None."""
-    commands.recorded("squeue", "7|1-00:00:00|0:00|N/A|0\n8|UNLIMITED|10:00|2026-03-01T09:30:00|-100\n9|x|x|x|1\n")
+    commands.recorded("squeue", "7|1-00:00:00|0:00|N/A|0|7|N/A\n8|UNLIMITED|10:00|2026-03-01T09:30:00|-100|8|2\n")
     assert connect(str(commands.directory)).queueing([7, 8, 10]) == {
         7: Queueing(86400, 0, None, 0),
-        8: Queueing(None, 600, datetime(2026, 3, 1, 9, 30, tzinfo=UTC), -100),
+        8: Queueing(None, 600, datetime(2026, 3, 1, 9, 30, tzinfo=UTC), -100, "8_2"),
     }
     assert "--jobs=7,8,10" in commands.read("argv").split("\0")
-    assert "SQUEUE_FORMAT2=JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0" in commands.read("env").split("\0")
+    assert (
+        "SQUEUE_FORMAT2=JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ArrayJobID:0|,ArrayTaskID:0"
+        in commands.read("env").split("\0")
+    )
     assert connect(str(commands.directory)).queueing([]) == {}
 
 
-@pytest.mark.parametrize("said", ["7|1:00|0:00|N/A", "x|1:00|0:00|N/A|0\n", "7|1:00|0:00|N/A|\n", "7|1:00|N/A|0\n"])
+@pytest.mark.parametrize(
+    "said", ["7|1:00|0:00|N/A|0|7|N/A", "x|1:00|0:00|N/A|0|7|N/A\n", "7|1:00|0:00|N/A||7|N/A\n", "7|1:00|N/A|0|7|N/A\n"]
+)
 def test_queueing_that_is_no_answer(commands: Bin, said: str) -> None:
     """A line that is cut off, or none of ours, is an error and not a job without bounds."""
     commands.recorded("squeue", said)
@@ -222,3 +228,46 @@ def test_jobs_of_nobody(commands: Bin, answer: str, err: str, code: int, words: 
     with pytest.raises(SlurmError) as caught:
         connect(str(commands.directory)).jobs_of(4242, "n1")
     assert words in str(caught.value)
+
+
+def test_an_update_that_was_made_though_scontrol_says_no(commands: Bin) -> None:
+    """Slurm says so of any change in a partition that takes no jobs; any other refusal is one."""
+    said = "Requested partition configuration not available now for job 7"
+    commands.recorded("scontrol", "", said, 1)
+    connect(str(commands.directory)).update_job(7, StartTime="now")
+    commands.recorded("scontrol", "", "Access/permission denied for job 7", 1)
+    with pytest.raises(SlurmError, match="Access/permission denied"):
+        connect(str(commands.directory)).update_job(7, StartTime="now")
+
+
+CHANGES = {
+    "update": (lambda door: door.update_job(4, StartTime="now"), "scontrol", "JobId=4_2"),
+    "requeue": (lambda door: door.requeue(4), "scontrol", "4_2"),
+    "hold": (lambda door: door.hold(4), "scontrol", "4_2"),
+    "release": (lambda door: door.release(4), "scontrol", "4_2"),
+    "signal": (lambda door: door.signal(4, "USR1"), "scancel", "4_2"),
+    "cancel": (lambda door: door.cancel(4), "scancel", "4_2"),
+}
+
+
+@pytest.mark.parametrize(("change", "command", "named"), CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("known", ["asked for", "by its own batch script"])
+def test_a_change_of_an_arrays_task_is_for_that_task_alone(
+    commands: Bin,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Slurm], None],
+    command: str,
+    named: str,
+    known: str,
+) -> None:
+    """Its last task has the id of the whole array, which scontrol and scancel take for all of its tasks."""
+    door = connect(str(commands.directory))
+    if known == "asked for":
+        commands.recorded("squeue", "4|1:00|0:00|N/A|0|4|2\n")
+        door.queueing([4])
+    else:
+        for name, value in {"SLURM_JOB_ID": "4", "SLURM_ARRAY_JOB_ID": "4", "SLURM_ARRAY_TASK_ID": "2"}.items():
+            monkeypatch.setenv(name, value)
+    commands.recorded(command, "")
+    change(door)
+    assert named in commands.read("argv").split("\0")
