@@ -14,7 +14,9 @@ SLURM_NOTICES_S = 180.0
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("victim", "spares"), [("n2", 1), ("n2", 0), ("n1", 1), ("n1", 0)])
+@pytest.mark.parametrize(
+    ("victim", "spares"), [("n2", 1), pytest.param("n2", 0, marks=pytest.mark.long), ("n1", 1), ("n1", 0)]
+)
 def test_a_node_that_is_cut_off_writes_nothing_once_the_next_attempt_runs(
     cluster: Sandbox, victim: str, spares: int
 ) -> None:
@@ -47,7 +49,7 @@ def test_a_node_that_dies(cluster: Sandbox, victim: str, spares: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("spares", [1, 0])
+@pytest.mark.parametrize("spares", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_slurmd_that_dies_leaves_no_ranks_behind(cluster: Sandbox, spares: int) -> None:
     """Only the daemon is killed: its ranks are ended before the program runs again elsewhere."""
     job = training.submit(cluster, f"slurmd-{spares}", spares=spares)

@@ -191,6 +191,8 @@ def test_fifty_small_jobs_that_fail_at_once_all_recover(crowded: Sandbox) -> Non
     until(lambda: not spool(crowded))
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_five_hundred_jobs_that_fail_at_once_make_one_worker_and_one_question_a_second(
     crowded: Sandbox, etc: Etc
 ) -> None:

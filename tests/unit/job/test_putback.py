@@ -1,8 +1,5 @@
 """A job is put back into the queue once, marked with what its worker is to know."""
 
-import signal
-from collections.abc import Iterator
-
 import pytest
 
 from slurm_plugin import token
@@ -27,22 +24,11 @@ class FakeSlurm(fakes.FakeSlurm):
         super().update_job(job_id, **fields)
 
 
-@pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
-    """This process may be ended again afterwards."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def test_put_back() -> None:
     """First the mark, whole, then the requeue, which ends whoever asks for it."""
     door = FakeSlurm([RUNNING])
-    before = signal.getsignal(signal.SIGTERM)
     assert put_back(door, 7, 1, ("n2",))
     assert door.changes == [("update_job", 7, {"Comment": MARKED}), ("requeue", 7)]
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_what_the_mark_says() -> None:
