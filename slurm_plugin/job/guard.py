@@ -62,21 +62,24 @@ class Guard:
     done: bool = False
     told_to_end: bool = False
     state: str = ""  # the directory of what root remembers on this node
+    awake: float = 0.0  # when this process was last known to run
     frozen_until: float = 0.0  # beats before that prove nothing; 0.0: the ranks are not frozen
     watch: int = -1  # the pipe from the one who looks whose turn it is
     rest: bytes = field(default=b"")
 
     def serve(self) -> None:
         """Until the supervisor says bye, or the lease has run out."""
+        self.awake = self.clock()
         while not self.done:
             files = [] if self.ended else [0]
             files += [self.watch] if self.watch >= 0 else []
-            began, wait_s = self.clock(), self._wait_s()
+            wait_s = self._wait_s()
             ready, _, _ = select.select(files, [], [], wait_s)
+            before, self.awake = self.awake, self.clock()
             _reap()
             # First: beats that wait on stdin renew nothing where this node stood still for longer than the lease.
             if self.lease_ends is not None and self.clock() >= self.lease_ends:
-                if not self.ended and self.clock() - began > (wait_s or 0.0) + STOOD_STILL_S:
+                if not self.ended and self.awake - before > (wait_s or 0.0) + STOOD_STILL_S:
                     self._freeze()
                     continue
                 if not (self.ended and self.told_to_end):  # else Slurm itself ends the job on this node
@@ -177,7 +180,9 @@ class Guard:
         return (self.supervisor,) if self.first else ()
 
     def _end_ranks(self) -> int:
-        return wipe(self.job_id, self.directory, self._kept(), WIPE_S)
+        left = wipe(self.job_id, self.directory, self._kept(), WIPE_S)
+        self.awake = self.clock()
+        return left
 
     def _say(self, word: str, number: int, text: str = "") -> None:
         with suppress(OSError):  # the first node is gone

@@ -15,6 +15,7 @@ from slurm_plugin.job.launch import Launcher
 
 # Slurm sends the signal of --signal up to 60 s early (sbatch(1)), and knows times in whole minutes.
 EARLY_S: Final = 90.0
+STOOD_STILL_S: Final = 60.0  # more than any look of ours takes
 SILENT_CHECKS: Final = 10.0  # how often in `hang_timeout` the log and the checkpoints are looked at
 
 
@@ -96,6 +97,8 @@ class Watcher:
         now = self.clock()
         if not self.hang_s or now < self._next_look:
             return None
+        if now - self._next_look > STOOD_STILL_S:  # we stood still, and the program with us: a job that is suspended
+            self._moved_at = 0.0
         self._next_look = now + self.hang_s / SILENT_CHECKS
         seen = (progress.written(), progress.newest(self.checkpoint))
         if not (seen[0] or self.checkpoint):  # its output is no file: nobody could tell

@@ -159,3 +159,18 @@ def test_the_program_ends_with_its_supervisor(cluster: Sandbox) -> None:
     last = training.writes(job)[-1].time
     time.sleep(1)
     assert training.writes(job)[-1].time == last
+
+
+def test_a_job_that_is_suspended_and_resumed_goes_on(cluster: Sandbox) -> None:
+    """Longer than a lease lasts: ranks, guards and supervisor all stood still, and nothing is ended."""
+    job = training.submit(cluster, "suspended", spares=1)
+    training.until_runs(job, 0)
+    cluster.run(["scontrol", "suspend", str(job.id)], user="root")
+    time.sleep(20)
+    before = training.writes(job)[-1].time
+    assert time.time() - before > 15
+    cluster.run(["scontrol", "resume", str(job.id)], user="root")
+    job.until(lambda: training.writes(job)[-1].time > before + 30, "what follows the pause")
+    assert training.stop(job) == "COMPLETED"
+    assert [attempt["n"] for attempt in job.attempts] == [0]
+    assert "the program is ended" not in job.log

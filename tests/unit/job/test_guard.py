@@ -207,6 +207,32 @@ def test_beats_that_waited_renew_nothing(machine: Machine) -> None:
     assert rank.wait(1) == KILLED
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_job_that_is_suspended_and_resumed(machine: Machine, goes_on: bool) -> None:
+    """All of it stood still, the guard too: its ranks wait until the supervisor is heard anew, or are ended."""
+    rank, talk = machine.rank(), machine.guard("n2", lease_s=0.6, stood_still_s=0.3)
+    assert beaten(talk)
+    talk.send_signal(signal.SIGSTOP)
+    talk.tell("beat 2", "beat 3")
+    time.sleep(1.2)
+    talk.send_signal(signal.SIGCONT)
+    assert until(lambda: state(rank) == "T")
+    if goes_on:
+        time.sleep(0.3)
+        talk.tell("beat 4")
+        assert until(lambda: state(rank) != "T")
+        assert talk.line().split()[2:4] == ["alive", "4"]
+        assert lives(rank)
+    else:
+        assert talk.wait(10) == 0
+        assert rank.wait(10) == KILLED
+
+
+def state(process: "Popen[bytes]") -> str:
+    """Its letter in /proc: T where it is stopped."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_an_end_before_the_first_beat(machine: Machine) -> None:
     """Nothing of ours runs there: the guard ends at once, and ends nothing."""
     rank, talk = machine.rank(), machine.guard("n2", lease_s=AGES, eof_s=AGES)
