@@ -26,7 +26,7 @@ from slurm_plugin import grant as grants
 from slurm_plugin import queueing, token
 from slurm_plugin.grant import Grant
 from slurm_plugin.queueing import Fields, Policy
-from slurm_plugin.slurm import ENDED, HELD, HELD_BY_LIMIT, UNKNOWN, Job, Node, Queueing
+from slurm_plugin.slurm import ENDED, HELD, HELD_BY_LIMIT, OUT_OF_SERVICE, UNKNOWN, Job, Node, Queueing
 
 # After a node's death Slurm has asked the others more than once to end the job, and a late answer to that still meets
 # the new run: more than the release's own settle_s. And ranks on a node that only Slurm does not reach are ended by the
@@ -156,11 +156,15 @@ def step(
     )
     if not grant.left:
         return Cancel(replace(grant, last=f"no restart left after {why}"))  # not counted: that would let it start
+    back = {
+        name for name in grant.excluded if name not in faulty and name not in grant.kept and _mended(nodes.get(name))
+    }
     fresh = replace(
         grant,
         requeues=grant.requeues + 1,
         counted=run,
-        excluded=tuple(dict.fromkeys((*grant.excluded, *faulty))),
+        excluded=tuple(name for name in dict.fromkeys((*grant.excluded, *faulty)) if name not in back),
+        kept=tuple(dict.fromkeys((*grant.kept, *(name for name, reason in faulty.items() if reason == OWN_CHECK)))),
         last=why,
     )
     fields = Fields()
@@ -169,7 +173,18 @@ def step(
         fresh, fields = queueing.bounded(fresh, queue, wait_s, now)
         by_root = any(reason != OWN_CHECK for reason in faulty.values())
         fresh = queueing.placed(fresh, queue, policy.nice if by_root else 0)
-    return Count(fresh, tuple(dict.fromkeys((*excluded, *faulty))), fields)
+    return Count(fresh, tuple(name for name in dict.fromkeys((*excluded, *faulty)) if name not in back), fields)
+
+
+def _mended(node: Node | None) -> bool:
+    """Whether a node that was drained or dead is in service again: then the job may use it, too."""
+    return node is not None and not node.states & OUT_OF_SERVICE
+
+
+def nodes_of(ended: Ended, job: Job | None) -> tuple[str, ...]:
+    """The nodes that the next step of a run depends on: its own, and those that its job leaves out because of us."""
+    grant = grants.parse(job.admin_comment) if job else None
+    return (*ended.nodes, *(grant.excluded if grant else ()))
 
 
 def is_uncounted(job: Job | None) -> bool:

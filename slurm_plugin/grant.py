@@ -26,6 +26,7 @@ class Grant:
     counted: int = -1  # the run (restart count) that was counted last
     again: int = 0  # restarts used inside an allocation, without a requeue
     own_deadline: str = ""  # the job's own, which ours stands in the place of
+    kept: tuple[str, ...] = ()  # of `excluded` those that failed the job's own check: no drain tells when that is over
     nice: tuple[int, ...] = ()  # the job's own Nice and the one that it got from us
 
     @property
@@ -77,6 +78,7 @@ def _grant(fields: dict[str, Any]) -> Grant:
         last=str(fields.get("last", "")),
         counted=int(fields.get("counted", -1)),
         again=int(fields.get("again", 0)),
+        kept=tuple(map(str, fields.get("kept", ()))),
         own_deadline=str(fields.get("own_deadline", "")),
         nice=nice if len(nice) == 2 else (),
     )
@@ -90,6 +92,7 @@ def written(admin_comment: str, grant: Grant) -> str:
         before += " "
     fields = asdict(grant)
     fields["excluded"] = grant.excluded[-MAX_NAMED:]
+    fields["kept"] = grant.kept[-MAX_NAMED:]
     fields["last"] = _cut(grant.last)
     return before + PREFIX + json.dumps(fields, ensure_ascii=True, separators=(",", ":"))
 

@@ -89,7 +89,8 @@ def _empty(
         with _tried_again():
             jobs = door.jobs([ended.job_id for ended in waiting])
             wants = {ended: after_run.wants(jobs.get(ended.job_id)) for ended in waiting}
-            names = sorted({name for ended in waiting for name in ended.nodes if wants[ended][0]})
+            asking = [ended for ended in waiting if wants[ended][0]]
+            names = sorted({name for each in asking for name in after_run.nodes_of(each, jobs.get(each.job_id))})
             nodes = door.nodes(names) if names else {}
             # Each is asked for once in any case: the door then knows by which name a task of an array is itself.
             queues = door.queueing([each.job_id for each in waiting if wants[each][1] or each.job_id not in named])
@@ -168,8 +169,8 @@ def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
             syslog.syslog(f"job {job.id}: what its last restart had set is taken back: {', '.join(fields)}")
         case Count(fresh, excluded, fields) if job:
             changes = {"AdminComment": grant.written(job.admin_comment, fresh), **fields}
-            if excluded and job.state in WAITING:  # Slurm changes the list of a pending job only
-                changes["ExcNodeList"] = nodelist.fold(excluded)
+            if (excluded or job.excluded) and job.state in WAITING:  # Slurm changes the list of a pending job only
+                changes["ExcNodeList"] = nodelist.fold(excluded) if excluded else ""
             door.update_job(job.id, **changes)
             syslog.syslog(f"job {job.id}: restart {fresh.used} of {fresh.granted}: {fresh.last}")
         case Unhold() if job:

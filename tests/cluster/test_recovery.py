@@ -128,6 +128,30 @@ def test_a_broken_batch_host_is_replaced_before_any_script_runs(cluster: Sandbox
     assert job.lines()[0] == "[slurm_plugin] n1 gpu-check: failed: 3 of 4 GPUs"
 
 
+def test_two_bad_nodes_cost_one_restart(cluster: Sandbox) -> None:
+    """Both fail their prolog in the same run: both are drained and left out at once."""
+    for victim in ("n1", "n2"):
+        cluster.break_node(victim, "gpu-missing")
+    job = submit(cluster, "both", command=SAY, retries=3)
+    assert job.end() == "COMPLETED"
+    assert not job.nodes & {"n1", "n2"}
+    assert set(reasons(cluster)) == {"n1", "n2"}
+    assert (job.grant.requeues, set(job.grant.excluded)) == (1, {"n1", "n2"})
+
+
+def test_a_job_without_a_healthy_node_left_does_not_wait_for_ever(cluster: Sandbox) -> None:
+    """Every node fails its prolog: the job is restarted while there are nodes, waits for one, and ends DEADLINE."""
+    for number in range(1, 6):
+        cluster.break_node(f"n{number}", "gpu-missing")
+    job = submit(cluster, "none-left", command=SAY, retries=9, time="1m", queue_timeout="5s")
+    job.until(lambda: job.state in ("DEADLINE", "CANCELLED"), "the end of its wait", 120)
+    assert job.state == "DEADLINE"
+    assert job.grant.requeues <= 3
+    assert job.log.count("runs") == 0
+    said = cluster.run(["slurm-plugin", "why", str(job.id)], check=False).stdout
+    assert "waited too long" in said
+
+
 def test_without_retries_nothing_is_checked_and_nothing_is_restarted(cluster: Sandbox) -> None:
     """Row A8: 0 is the default, and means no restart and no check that the job did not ask for."""
     cluster.break_node("n1", "gpu-missing")

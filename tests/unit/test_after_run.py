@@ -164,7 +164,9 @@ GONE = {"Deadline": "2099-12-31T00:00:00"}
 UNBOUND, UNPLACED = replace(AFTER_ONE, deadline=""), replace(AFTER_ONE, deadline="", nice=())
 MARKED = "[sp1;retries=3;run=1;x=0]"
 BOTH = Grant(3, 2, ("n9", "n2"), "2026-03-01T10:30:00", "n2: gpu-check: 3 of 4 GPUs", 1, nice=(0, -1000))
-BY_MARK = Grant(3, 2, ("n9", "n1"), "2026-03-01T10:30:00", "n1: failed this job's own check", 1, nice=(0, 0))
+BY_MARK = Grant(
+    3, 2, ("n9", "n1"), "2026-03-01T10:30:00", "n1: failed this job's own check", 1, kept=("n1",), nice=(0, 0)
+)
 WAIT = {"Deadline": "2026-03-01T10:30:00", "TimeLimit": "60"}
 QUEUE: dict[str, tuple[dict[str, object], dict[str, Node], Step]] = {
     "completing, a deadline of ours": ({"state": "COMPLETING"}, NODES, Amend(UNBOUND, GONE)),
@@ -309,6 +311,27 @@ def test_a_run_that_ended_with_fewer_nodes_has_lost_one() -> None:
     assert (found.grant.last, found.excluded) == ("a node of it: the node went down", ())
     for other in ("0.2", "1.3", "7.9"):
         assert step(ENDED_RUN, given_job(comment=had(other)), FINE, (), 9, settle_s=SETTLE_S) == NOT_OURS
+
+
+def test_a_node_is_left_out_for_as_long_as_it_is_out() -> None:
+    """At the next restart one that is in service again is used again, unless it failed this job's own check."""
+    out = Grant(9, 2, ("n5", "n6", "n7"), "", "x", -1, kept=("n6",))
+    nodes = {**NODES, "n5": fakes.node("n5"), "n6": fakes.node("n6"), "n7": fakes.node("n7", "IDLE", "DRAIN")}
+    found = step(ENDED_RUN, given_job(grant=out), nodes, ("n5", "n6", "n7", "n8"), 9, settle_s=SETTLE_S)
+    assert isinstance(found, Count)
+    assert found.grant.excluded == ("n6", "n7", "n2")
+    assert found.excluded == ("n6", "n7", "n8", "n2")
+    unknown = step(ENDED_RUN, given_job(grant=out), NODES, ("n5", "n6"), 9, settle_s=SETTLE_S)
+    assert isinstance(unknown, Count)
+    assert unknown.excluded == ("n5", "n6", "n2")
+
+
+def test_what_failed_a_jobs_own_check_stays_out() -> None:
+    """Nobody drained it, so nothing says when it is fine again."""
+    job = given_job(comment="[sp1;retries=3;run=0;x=0]")
+    found = step(ENDED_RUN, job, FINE, (), 9, settle_s=SETTLE_S)
+    assert isinstance(found, Count)
+    assert (found.grant.excluded, found.grant.kept) == (("n1",), ("n1",))
 
 
 @pytest.mark.parametrize(

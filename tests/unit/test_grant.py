@@ -32,7 +32,7 @@ def test_whole_text() -> None:
     grant = Grant(3, 1, ("n2",), "", "n2: gpu-check: é", 0)
     assert written("project=a", grant) == (
         'project=a sp1:{"granted":3,"requeues":1,"excluded":["n2"],"deadline":"","last":"n2: gpu-check: \\u00e9",'
-        '"counted":0,"again":0,"own_deadline":"","nice":[]}'
+        '"counted":0,"again":0,"own_deadline":"","kept":[],"nice":[]}'
     )
 
 
