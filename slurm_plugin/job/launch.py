@@ -13,7 +13,7 @@ from threading import Thread
 from types import FrameType
 from typing import IO
 
-from slurm_plugin.slurm.steps import first_failure, ran_out_of_memory
+from slurm_plugin.slurm.steps import first_failure, ran_out_of_memory, was_refused
 
 _END = (signal.SIGTERM, signal.SIGINT)
 _CHECKPOINT = (signal.SIGUSR1, signal.SIGUSR2)  # what programs take as: save now
@@ -21,6 +21,7 @@ _HAND_ON = (*_END, *_CHECKPOINT, signal.SIGHUP, signal.SIGCONT)
 LOOK_EVERY_S = 0.2
 LOOK_AT_NODES_S = 1.0
 STOP_S = 5.0
+REFUSED_S, REFUSED_EVERY_S = 30.0, 2.0  # how long, and how often, a step is asked for that Slurm does not make
 LONGEST_LINE = 4096  # bytes of an unfinished line that are kept; srun's own are short
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's own codes (POSIX, 2.8.2 Exit Status for Commands)
 
@@ -83,12 +84,31 @@ class Launcher:
         """The command's exit code as a shell gives it: 128 + n after signal n, 127 where it is not found.
 
         `checkpoints`: whether it may know SIGUSR1 and SIGUSR2; a command that does not is ended by them. `look` is
-        called about once a second; where it says so, the command is left, to be ended by `stop`.
+        called about once a second; where it says so, the command is left, to be ended by `stop`. A step that Slurm
+        does not make yet is asked for again.
         """
+        end = time.monotonic() + REFUSED_S
+        while True:
+            code, refused = self._once(argv, environ, say, checkpoints=checkpoints, look=look)
+            if not refused or self.told_to_end or time.monotonic() > end:
+                return code
+            say("Slurm has made no step for the command; it is asked again")
+            self.pause(REFUSED_EVERY_S)
+
+    def _once(
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+        *,
+        checkpoints: bool,
+        look: Callable[[], bool] | None,
+    ) -> tuple[int, bool]:
+        """The exit code, and whether it is srun's own, which was refused a step: then nothing has run."""
         self._process, self._early, self._checkpoints = None, [], checkpoints
         self.cut_short = self.out_of_memory = False
         if self.told_to_end:
-            return 128 + signal.SIGTERM
+            return 128 + signal.SIGTERM, False
         watched = Path(argv[0]).name == "srun"
         try:
             self._process = subprocess.Popen(
@@ -96,22 +116,22 @@ class Launcher:
             )
         except FileNotFoundError:
             say(f"{argv[0]}: command not found on the PATH of the batch script")
-            return NOT_FOUND
+            return NOT_FOUND, False
         except OSError as error:
             say(f"{argv[0]}: {error.strerror}")
-            return NOT_EXECUTABLE
+            return NOT_EXECUTABLE, False
         for number in self._early:
             self._send(number)
         watch = Watch(self._process.stderr) if self._process.stderr else None
         while not self._ends(LOOK_AT_NODES_S if look else None):
             if look and look():
                 self.cut_short = True
-                return 128 + signal.SIGTERM
+                return 128 + signal.SIGTERM, False
         code = self._process.returncode
         code = 128 - code if code < 0 else code
         first = watch.first_failure() if watch else None
         self.out_of_memory = bool(watch and watch.out_of_memory)
-        return code if not code or first is None else first
+        return code if not code or first is None else first, bool(code and watch and watch.refused)
 
     def _ends(self, seconds: float | None) -> bool:
         """Wait for the command's end, for so long; whether it has come. Without a tick in between."""
@@ -162,6 +182,8 @@ class Watch(Thread):
         self._stream = stream
         self._first: int | None = None
         self.out_of_memory = False
+        self.refused = False  # whether it got no step; a program's own words, which come later, do not count
+        self._begun = False  # whether anything but srun has written
         self.start()
 
     def run(self) -> None:
@@ -172,6 +194,9 @@ class Watch(Thread):
             *lines, rest = (rest + piece).split(b"\n")
             rest = rest[-LONGEST_LINE:]
             self.out_of_memory = self.out_of_memory or any(map(ran_out_of_memory, lines))
+            for line in lines:
+                self._begun = self._begun or not line.startswith(b"srun: ")
+                self.refused = self.refused or (not self._begun and was_refused(line))
             if self._first is None:
                 self._first = next(filter(None, map(first_failure, lines)), None)
 

@@ -18,6 +18,9 @@ _TASK_ENDED = re.compile(
 # "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.", and
 # "srun: error: n1: task 0: Out Of Memory" (src/plugins/task/cgroup/task_cgroup_memory.c, src/srun/launch.c)
 _MEMORY = re.compile(rb"^(?:slurmstepd: error: Detected [0-9]+ oom[_-]kill event|srun: error: .*: Out Of Memory)")
+# For some seconds after slurmctld has restarted, until the job's nodes have registered again, 22.05 refuses every step
+# of a running job with these words, whatever memory it asks for, and srun does not try again.
+_REFUSED = re.compile(rb"^srun: error: Unable to create step for job \S+: Memory required by task is not available")
 # Variables by which srun hides, marks or cuts what the tasks say, gives them no stdin, reads `argv` as a list of
 # programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)); no option takes them back. The last
 # makes TaskProlog act.
@@ -44,6 +47,11 @@ def first_failure(line: bytes) -> int | None:
 def ran_out_of_memory(line: bytes) -> bool:
     """Whether this is Slurm's line about a step whose tasks the kernel killed for memory."""
     return bool(_MEMORY.search(line))
+
+
+def was_refused(line: bytes) -> bool:
+    """Whether srun says that Slurm has made no step, in the words of a controller that has just restarted."""
+    return bool(_REFUSED.match(line))
 
 
 def on_each_node(

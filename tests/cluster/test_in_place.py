@@ -5,7 +5,7 @@ import time
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster import looks, training
+from tests.cluster import controller, looks, training
 from tests.cluster.jobs import reasons
 
 pytestmark = pytest.mark.cluster
@@ -40,6 +40,19 @@ def test_an_elastic_job_goes_on_with_fewer_nodes(cluster: Sandbox) -> None:
     assert {write.ranks for write in training.writes(job) if write.attempt == 1} == {2}
     assert training.hosts(job, 1) == {"n1", "n3"}
     assert training.stop(job) == "COMPLETED"
+    training.whole(job)
+
+
+def test_a_controller_that_has_just_restarted_makes_no_step_yet(cluster: Sandbox) -> None:
+    """22.05 refuses steps until the nodes have registered again: the spare is not held against the program."""
+    job = training.submit(cluster, "refused", nodes=2, spares=1)
+    training.until_runs(job, 0)
+    with controller.away(cluster):
+        cluster.break_node("n2", "gpu-missing")
+        time.sleep(2)
+    training.until_runs(job, 1)
+    assert training.stop(job) == "COMPLETED"
+    assert [attempt["action"] for attempt in job.attempts] == ["again", "finish"]
     training.whole(job)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.job import launch
 from slurm_plugin.job.launch import Launcher
 
 BY_THE_LAUNCHER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
@@ -127,3 +128,37 @@ def test_the_first_task_that_failed_gives_the_code(
     srun.chmod(0o755)
     assert launcher.run([str(srun)], {}, lambda _: None) == code
     assert capfd.readouterr().err == says.replace("\\n", "\n").replace("\\r", "\r").replace("%%", "%")
+
+
+REFUSED = "srun: error: Unable to create step for job 3: Memory required by task is not available"
+
+
+@pytest.mark.parametrize(
+    ("says", "times", "seconds", "code", "runs"),
+    [
+        (REFUSED, 2, 30.0, 0, 3),  # slurmctld has just restarted
+        (REFUSED, 2, 0.0, 1, 1),  # it stays so for too long
+        (f"srun: warning: slow\\n{REFUSED}", 1, 30.0, 0, 2),
+        (f"the program\\n{REFUSED}", 1, 30.0, 1, 1),  # an srun of its own
+        ("srun: error: n1: task 0: Exited with exit code 1", 1, 30.0, 1, 1),
+    ],
+)
+def test_a_step_that_slurm_does_not_make_yet_is_asked_for_again(
+    launcher: Launcher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    says: str,
+    times: int,
+    seconds: float,
+    code: int,
+    runs: int,
+) -> None:
+    """For a while, and only where nothing has run."""
+    monkeypatch.setattr(launch, "REFUSED_EVERY_S", 0.1)
+    monkeypatch.setattr(launch, "REFUSED_S", seconds)
+    srun, count = tmp_path / "srun", tmp_path / "count"
+    fails = f"{{ printf '{says}\\n' >&2; exit 1; }}"
+    srun.write_text(f"#!/bin/sh\necho >>{count}\n[ $(wc -l <{count}) -gt {times} ] || {fails}\n")
+    srun.chmod(0o755)
+    assert launcher.run([str(srun)], {"PATH": os.environ["PATH"]}, lambda _: None) == code
+    assert len(count.read_text().splitlines()) == runs
