@@ -108,7 +108,7 @@ def test_a_shell_on_a_worker(cluster: Sandbox) -> None:
     assert place == ["/home/alice/shell", "n2"]
     assert 1024 < int(port) < 65536
     assert devices.count(",") == 1
-    said = [line for line in done.stderr.splitlines() if line.startswith("[slurm_plugin]")]  # srun says how it ended, too
+    said = [line for line in done.stderr.splitlines() if line.startswith("[slurm_plugin]")]  # srun has its own
     assert said[0] == f"[slurm_plugin] worker-1 of job {job.id} is n2"
     assert said[1] == f"[slurm_plugin] the command was: {FAILS}; it ended with exit code 5"
     assert said[2] == f"[slurm_plugin] by hand on this node: {FAILS}"
