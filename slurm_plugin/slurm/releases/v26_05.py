@@ -2,7 +2,8 @@
 
 - RESUME of a drained idle node removes the reason.
 - A batch script has SLURM_STEP_ID=-5; before, only steps have that variable.
-- A requeued job may start at once on a node of its last run: none failed in 21 tries.
+- A requeued job may start at once on a node of its last run: none failed in 21 tries. slurmd knows a revoked credential
+  by its SLUID, and each run has one of its own (src/slurmd/slurmd/cred_context.c, _list_find_job_state).
 - PrologFlags=DeferBatch implies Alloc.
 - A runtime error in job_submit.lua refuses the job.
 - `sbatch --requeue=expedite` exists (from 25.11), and is refused without SlurmctldParameters=enable_expedited_requeue.
@@ -26,6 +27,6 @@ RELEASE: Final = Release(
     launch_failure_limit=5,
     lua_error_refuses_job=True,
     reconfigure_starts_epilog_slurmctld=True,
-    settle_s=1.2,
+    settle_s=0.0,
     expedited_requeue=True,
 )
