@@ -10,9 +10,10 @@ the allowed wait and the job's time limit together. Facts that this is made of, 
 - a Nice given to a held job lets it go: the priority of a held job is 0, and Nice is added to it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from slurm_plugin.grant import Grant
 from slurm_plugin.slurm import Queueing
@@ -29,6 +30,11 @@ class Policy:
 
     queue_timeout_s: int = 0  # 0: they wait for as long as it takes
     nice: int = 0  # by how much the Nice of one is lowered that a verdict of root's stands behind
+
+    @staticmethod
+    def of(recovery: Mapping[str, Any]) -> "Policy":
+        """What the compiled site file's part `recovery` says of it."""
+        return Policy(recovery["queue_timeout_s"], recovery["nice"])
 
 
 def bounded(grant: Grant, queue: Queueing, wait_s: int, now: datetime) -> tuple[Grant, Fields]:

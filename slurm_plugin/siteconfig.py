@@ -20,6 +20,8 @@ from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
+# Of `node_timeout`: no less than a lease of the ranks on a node lasts (slurm_plugin.job.guard.LEASE_S).
+LEAST_SILENCE_S, LONGEST_SILENCE_S = 12, 3600
 LONGEST_INTERVAL_S: Final = 65535  # of HealthCheckInterval: slurmctld does not start with a longer one
 LONGEST_DEADLINE_S: Final = 60  # a prolog should end within MessageTimeout, and no site's is much longer
 DEFAULT_ROOT = deployed.DEFAULT_ROOT
@@ -114,6 +116,7 @@ class Recovery(Record, frozen=True):
     """Jobs that were requeued because of us."""
 
     queue_timeout: str = "30m"  # how long such a job may wait, unless its spec says otherwise
+    node_timeout: Seconds = "60s"  # for how long a node of a running job may be silent before it counts as lost
     nice: Count = 1000  # by how much its Nice is lowered where a drain of ours, or a node's death, is the cause
 
 
@@ -168,6 +171,9 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
     if not 1 <= seconds(config.prechecks.deadline) <= LONGEST_DEADLINE_S:
         text = f"found {config.prechecks.deadline!r}; accepted: a time from 1s to {LONGEST_DEADLINE_S}s"
         yield Problem(("prechecks", "deadline"), f"{text}, below MessageTimeout of slurm.conf")
+    if not LEAST_SILENCE_S <= seconds(config.recovery.node_timeout) <= LONGEST_SILENCE_S:
+        text = f"found {config.recovery.node_timeout!r}; accepted: {LEAST_SILENCE_S}s to {LONGEST_SILENCE_S}s"
+        yield Problem(("recovery", "node_timeout"), text)
     try:
         durations.wait(config.recovery.queue_timeout)
     except ValueError as error:
@@ -226,6 +232,7 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
         "recovery": {
             "queue_timeout_s": durations.wait(config.recovery.queue_timeout),
             "nice": config.recovery.nice,
+            "node_timeout_s": seconds(config.recovery.node_timeout),
         },
         "clean": list(config.clean),
         "slurm_bin": config.slurm_bin,

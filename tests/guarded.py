@@ -10,14 +10,14 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-BEAT_S, LEASE_S, EOF_S = 0.1, 0.8, 0.3
+BEAT_S, LEASE_S, EOF_S, LOST_S = 0.1, 0.8, 0.3, 0.6
 MOST_BYTES = 1 << 16
 ROOT = Path(__file__).parents[1]
 # A guard whose times are short, started as on a node otherwise.
 HURRIED = (
     "import sys; from slurm_plugin.job import guard, main, turn;"
     " guard.LEASE_S, guard.EOF_S, turn.LOOK_S = {lease_s}, {eof_s}, 0.05;"
-    " guard.BEAT_S, guard.STOOD_STILL_S = 0.1, {stood_still_s};"
+    " guard.BEAT_S, guard.FRESH_S = 0.1, 0.2;"
     " guard.MOST_BYTES = {most_bytes}; sys.exit(main(sys.argv[1:]))"
 )
 # Starts the task of every node here, hands its own stdin on to all of them, and ends when they have. The task of a
@@ -82,12 +82,11 @@ def command(
     *,
     lease_s: float = LEASE_S,
     eof_s: float = EOF_S,
-    stood_still_s: float = 60.0,
     **more: object,
 ) -> list[str]:
     """The words that start a guard of run 1, in a hurry; n1 is the first node."""
-    options = {"first": "n1", "supervisor": os.getpid(), "restart": 1, "directory": directory, **more}
-    code = HURRIED.format(lease_s=lease_s, eof_s=eof_s, stood_still_s=stood_still_s, most_bytes=MOST_BYTES)
+    options = {"first": "n1", "supervisor": os.getpid(), "restart": 1, "directory": directory, "lost": LOST_S, **more}
+    code = HURRIED.format(lease_s=lease_s, eof_s=eof_s, most_bytes=MOST_BYTES)
     words = [sys.executable, "-S", "-c", code, "guard"]
     return [*words, *(f"--{name}={value}" for name, value in options.items())]
 

@@ -43,7 +43,7 @@ def wake(directory: Path, site: Mapping[str, Any]) -> None:
         _detach()
         os.close(tell)
         syslog.openlog("slurm_plugin")
-        serve(directory, connect(site["slurm_bin"], deadline_s=10.0), Policy(**site["recovery"]))
+        serve(directory, connect(site["slurm_bin"], deadline_s=10.0), Policy.of(site["recovery"]))
     except BaseException as error:  # noqa: BLE001 - the last one who can say it
         syslog.syslog(syslog.LOG_ERR, f"the worker failed: {error!r}; the next job that ends starts another")
     finally:

@@ -25,7 +25,12 @@ def main(args: list[str]) -> int:
             from slurm_plugin.job import guard  # noqa: PLC0415 - each of 10,000 nodes loads only its part
 
             return guard.main(
-                options.first, options.supervisor, options.restart, options.directory, no_kill=options.no_kill
+                options.first,
+                options.supervisor,
+                options.restart,
+                options.directory,
+                no_kill=options.no_kill,
+                lost_s=options.lost,
             )
         if options.verb == "prestart":
             from slurm_plugin.job import prestart  # noqa: PLC0415
@@ -81,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     guard.add_argument("--supervisor", type=int, required=True, help="its pid there")
     guard.add_argument("--restart", type=int, required=True, help="the run of the job")
     guard.add_argument("--directory", required=True, help="the job's own directory")
+    guard.add_argument("--lost", type=float, default=60.0, help="seconds of silence after which a node is lost")
     guard.add_argument("--no-kill", action="store_true", help="the job outlives its first node")
     prestart = verbs.add_parser("prestart", help="run on every node by supervise: the hooks beside the program")
     prestart.add_argument("--run-directory", required=True)

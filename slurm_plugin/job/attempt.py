@@ -13,7 +13,7 @@ from slurm_plugin.job import barrier, controller, itself, part, progress, saved
 from slurm_plugin.job.guards import Guards
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
-from slurm_plugin.job.nodes import Nodes, only, show
+from slurm_plugin.job.nodes import WIPE_S, Nodes, only, show
 from slurm_plugin.job.prepare import Preparation
 from slurm_plugin.job.run import Run
 from slurm_plugin.job.watch import Interruption, Watcher
@@ -22,6 +22,9 @@ from slurm_plugin.slurm import Slurm, SlurmError
 ENDED_BY_SLURM: Final = 143  # 128 + SIGTERM
 TERM_S: Final = 2.0  # from SIGTERM to SIGKILL, for a program whose nodes are lost or which hangs
 DUMP_S: Final = 3.0
+# Modes whose launcher starts its daemons by an srun of its own. What is left of the step before may hold its nodes and
+# memory for a while; variables say that to that srun, and would say it to a user's own, which are to share nothing.
+LAUNCHERS: Final = ("openmpi", "mpich", "intelmpi", "horovod")
 
 
 class Attempts:
@@ -52,12 +55,13 @@ class Attempts:
         """What this attempt launches on these nodes of the job."""
         allocation = part.of(self.whole, names)
         environ = part.environment(self.environ, self.whole, allocation)
-        if self.run.attempt > self.first:  # what is left of the step before may hold its nodes for a while
-            environ["SLURM_OVERLAP"] = "1"
+        again = self.run.attempt > self.first
+        if again and self.options.mode in LAUNCHERS:
+            environ = {**part.without_memory(environ), "SLURM_OVERLAP": "1", "SLURM_MEM_PER_NODE": "0"}
         self.on = allocation.names
         where = "" if allocation.names == self.whole.names else allocation.nodelist
         run = replace(self.run, allocation=allocation)
-        return Preparation(self.options, run, self.site, environ, say, nodelist=where)
+        return Preparation(self.options, run, self.site, environ, say, nodelist=where, again=again)
 
     def make(self, run: Run, reason: str) -> Attempt | Action:
         """One attempt; an action at once where there is nothing to decide."""
@@ -142,7 +146,10 @@ class Attempts:
         watcher = self._watcher() if options.retries or options.grace or options.hang_timeout else None
         phase, code = self._started(reason, watcher)
         found = watcher.found if watcher else None
-        cause: Cause = "memory" if launcher.out_of_memory else "itself"
+        cause: Cause = "memory" if code and launcher.out_of_memory else "itself"
+        if watcher and watcher.guards.turn_lost:  # it may have ended before we looked
+            launcher.told_to_end = True
+            watcher.guards.wipe(WIPE_S)
         if watcher and found:
             code = self._interrupted(watcher.guards, found)
             cause = found.cause if code else "itself"
@@ -203,7 +210,7 @@ class Attempts:
                 launcher.save()
                 say(f"it was told to save (SIGUSR1) and has {grace_s:.0f} s")
             since = found.saving_since or time.monotonic()
-            launcher.ended(grace_s - (time.monotonic() - since))
+            launcher.ended(grace_s - (time.monotonic() - since), lambda: guards.turn_lost or bool(guards.silent()))
         if found.cause == "hang":
             guards.dump(DUMP_S)
         return launcher.stop(TERM_S)

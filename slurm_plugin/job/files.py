@@ -1,5 +1,6 @@
 """The job's own directory, `<workdir>/.slurm_plugin/<job id>/`: hostfiles, and one line for every attempt."""
 
+import errno
 import json
 import os
 import stat
@@ -13,9 +14,12 @@ MOST_BYTES = 1 << 20  # of a history that a stranger's command reads: thousands 
 
 
 def directory(workdir: Path, job_id: int) -> Path:
-    """The job's directory, made where it is missing."""
+    """The job's directory, made where it is missing. Raises FileExistsError where somebody else has made it."""
     path = workdir.resolve() / OURS / str(job_id)
     path.mkdir(parents=True, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():  # in a directory that many may write to
+        raise FileExistsError(errno.EEXIST, "it is not yours, remove it or use another workdir", str(path))
     return path
 
 
@@ -76,10 +80,11 @@ def _text(path: Path) -> str | None:
     except OSError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
             return None
-        with open(fd, encoding="utf-8", errors="replace", closefd=False) as file:
-            return file.read(MOST_BYTES)
+        # The newest of it; what it begins with may be cut off.
+        return os.pread(fd, MOST_BYTES, max(0, found.st_size - MOST_BYTES)).decode(errors="replace")
     finally:
         os.close(fd)
 

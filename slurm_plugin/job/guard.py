@@ -1,13 +1,14 @@
 """The guard: our one process on every node of a job that may be restarted, a task of a step beside the program.
 
 It answers questions (the barrier's, the recheck's), ends what an attempt left behind, and holds the node's **lease**:
-where no beat of the supervisor has come for `LEASE_S`, nobody can know what the ranks here still write, so they are
-ended. That is what a supervisor on the other side of a cut network counts on before it starts the next attempt.
+`LEASE_S` after the last beat that the supervisor sent and that came here, nobody can know what the ranks here still
+write, so they are stopped (SIGSTOP). That is what a supervisor on the other side of a cut network counts on before it
+starts the next attempt. A fresh beat lets them go on; without one they are ended when the node counts as lost.
 
-Lines on stdin, the same for every guard: `ask NUMBER JSON`, `beat NUMBER`, `wipe NUMBER`, `dump NUMBER`,
-`bye NODELIST`. Lines on stdout: the answers' own (`barrier.split`), and `slurm_plugin-guard NODE WORD NUMBER [TEXT]`
-with the words `alive` (TEXT: why root's periodic check drained this node), `gone` (NUMBER of the wipe; TEXT: how many
-are left) and `turn` (a later run of the job has begun elsewhere).
+Lines on stdin, the same for every guard: `ask NUMBER JSON`, `beat NUMBER SECONDS` (the sender's monotonic clock),
+`wipe NUMBER`, `dump NUMBER`, `bye NODELIST`. Lines on stdout: the answers' own (`barrier.split`), and
+`slurm_plugin-guard NODE WORD NUMBER [TEXT]` with the words `alive` (TEXT: why root's periodic check drained this node),
+`gone` (NUMBER of the wipe; TEXT: how many are left) and `turn` (a later run of the job has begun elsewhere).
 """
 
 import json
@@ -16,6 +17,7 @@ import select
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,17 +33,21 @@ from slurm_plugin.slurm import connect
 LINE = "slurm_plugin-guard"
 BEAT_S = 2.0
 LEASE_S = 12.0
-STOOD_STILL_S = 3.0  # more than a busy node is late
+LOST_S = 60.0  # for how long a node may be silent before it counts as lost, unless the site says otherwise
+FRESH_S = 2.0  # what a beat may have been on its way, to let stopped ranks go on
+TOLD_S = 60.0  # for how long Slurm's SIGTERM speaks for Slurm ending the job here by itself; KillWait is 30 s
 EOF_S = 5.0  # from the supervisor's end until the ranks are ended, where Slurm has not begun to end them itself
 WIPE_S = 10.0
-ANSWERS_A_BEAT = 64  # guards that answer one beat: the rest have their turn at the next ones
+ANSWERS_A_BEAT = 64  # guards that answer one beat, more of large jobs: the rest have their turn at the next ones
+LONGEST_PERIOD = 8  # beats until every guard has had its turn, however many there are
+BEATS_KEPT = 30  # the quickest of the last ones tells how far the two clocks are apart
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 MOST_BYTES = 1 << 24  # of a line on stdin
 
 
 def period(nodes: int) -> int:
     """In how many beats every guard of so many nodes answers once."""
-    return -(-nodes // ANSWERS_A_BEAT)
+    return min(LONGEST_PERIOD, -(-nodes // ANSWERS_A_BEAT))
 
 
 @dataclass(slots=True)
@@ -60,55 +66,62 @@ class Guard:
     lease_ends: float | None = None  # None until the first beat: nothing runs yet
     ended: bool = False  # stdin has come to its end
     done: bool = False
-    told_to_end: bool = False
+    lost_s: float = LOST_S
+    told_at: float | None = None  # when Slurm said last that it ends the job
     state: str = ""  # the directory of what root remembers on this node
-    awake: float = 0.0  # when this process was last known to run
-    frozen_until: float = 0.0  # beats before that prove nothing; 0.0: the ranks are not frozen
+    frozen: bool = False  # whether the ranks are stopped
+    apart: deque[float] = field(
+        default_factory=lambda: deque(maxlen=BEATS_KEPT)
+    )  # our clock less the sender's, late or not
+    turn_seen: bool = False  # whether it was this run's turn
     watch: int = -1  # the pipe from the one who looks whose turn it is
     rest: bytes = field(default=b"")
 
     def serve(self) -> None:
         """Until the supervisor says bye, or the lease has run out."""
-        self.awake = self.clock()
         while not self.done:
             files = [] if self.ended else [0]
             files += [self.watch] if self.watch >= 0 else []
-            wait_s = self._wait_s()
-            ready, _, _ = select.select(files, [], [], wait_s)
-            before, self.awake = self.awake, self.clock()
+            ready, _, _ = select.select(files, [], [], self._wait_s())
             _reap()
-            # First: beats that wait on stdin renew nothing where this node stood still for longer than the lease.
+            # First: where this node stood still, or the network, the ranks wait until a beat is read that is fresh.
             if self.lease_ends is not None and self.clock() >= self.lease_ends:
-                if not self.ended and self.awake - before > (wait_s or 0.0) + STOOD_STILL_S:
-                    self._freeze()
-                    continue
-                if not (self.ended and self.told_to_end):  # else Slurm itself ends the job on this node
-                    self._end_ranks()
-                return
+                if self._over():
+                    return
+                continue
             if self.watch in ready:
                 self._look_at_turn()
             if 0 in ready:
                 self._read()
 
-    def _freeze(self) -> None:
-        """We stood still ourselves, as all of a job does that is suspended and resumed: ask before anything is ended.
+    def _over(self) -> bool:
+        """The lease has run out: stop the ranks, and end them where that was not enough. Whether they are ended."""
+        if not self.ended and not self.frozen:
+            signal_all(self.job_id, self.directory, self._kept(), signal.SIGSTOP)
+            self.frozen, self.lease_ends = True, self.clock() + self.lost_s
+            return False
+        if not (self.ended and self.told_to_end):  # else Slurm itself ends the job on this node
+            self._end_ranks()
+        return True
 
-        The ranks stand still until a beat comes that was not on its way before; without one, the lease is over.
-        """
-        signal_all(self.job_id, self.directory, self._kept(), signal.SIGSTOP)
-        self.frozen_until = self.clock() + 2 * BEAT_S
-        self.lease_ends = self.clock() + LEASE_S
+    @property
+    def told_to_end(self) -> bool:
+        """Whether Slurm is about to end the job on this node."""
+        return self.told_at is not None and self.clock() - self.told_at < TOLD_S
 
     def _look_at_turn(self) -> None:
         """A later run has begun; or who looks for one has been ended, and another one is wanted."""
-        lost = bool(os.read(self.watch, 1))
+        word = os.read(self.watch, 1)
+        if word == turn.SEEN:
+            self.turn_seen = True
+            return
         os.close(self.watch)
         self.watch = -1
-        if lost:
+        if word == turn.LOST:
             self._end_ranks()
             self._say("turn", self.restart)
         else:
-            self.watch = turn.watched(self.directory, self.restart)
+            self.watch = turn.watched(self.directory, self.restart, seen=self.turn_seen)
 
     def _wait_s(self) -> float | None:
         if self.lease_ends is None:
@@ -139,31 +152,33 @@ class Guard:
             self.state = str(request.settings.get("state", ""))
             _in_a_child(lambda: barrier.answer(request, int(number)))
         elif word == "beat":
-            self._beat(int(rest))
+            number, _, sent = rest.partition(" ")
+            self._beat(int(number), float(sent or self.clock()))
         elif word == "wipe":
             self._say("gone", int(rest), str(self._end_ranks()))
             if self.lease_ends is not None:  # else there is none: nothing has begun here
-                self._renew()
+                self.frozen, self.lease_ends = False, self.clock() + LEASE_S
         elif word == "dump":
             _in_a_child(lambda: stacks.dump(self.job_id, self.directory, self._kept()))
         elif word == "bye":
             self.done = self.done or self.node in nodelist.expand(rest)
 
-    def _beat(self, number: int) -> None:
+    def _beat(self, number: int, sent: float) -> None:
         if self.lease_ends is None and self.first:
             self.watch = turn.watched(self.directory, self.restart)
-        if self.frozen_until:
-            if self.clock() < self.frozen_until:  # it may have been on its way for long
+        now = self.clock()
+        self.apart.append(now - sent)
+        late_s = (
+            now - sent - min(self.apart)
+        )  # beats that queued up behind a cut come one by one, and say nothing of now
+        if self.frozen:
+            if late_s > FRESH_S:
                 return
-            self.frozen_until = 0.0
+            self.frozen = False
             signal_all(self.job_id, self.directory, self._kept(), signal.SIGCONT)
-        self._renew()
+        self.lease_ends = max(self.lease_ends or 0.0, now - late_s + LEASE_S)
         if (number + self.index) % period(self.nodes) == 0:
             self._say("alive", number, self._drained())
-
-    def _renew(self) -> None:
-        """From now on. Not by when a beat was sent: nodes' clocks differ."""
-        self.lease_ends = self.clock() + LEASE_S
 
     def _drained(self) -> str:
         """Why root's own check has drained this node, as it has written down; empty where it has not."""
@@ -180,9 +195,7 @@ class Guard:
         return (self.supervisor,) if self.first else ()
 
     def _end_ranks(self) -> int:
-        left = wipe(self.job_id, self.directory, self._kept(), WIPE_S)
-        self.awake = self.clock()
-        return left
+        return wipe(self.job_id, self.directory, self._kept(), WIPE_S)
 
     def _say(self, word: str, number: int, text: str = "") -> None:
         with suppress(OSError):  # the first node is gone
@@ -190,10 +203,11 @@ class Guard:
 
     def to_end(self, number: int, _frame: FrameType | None) -> None:
         """A signal from Slurm, which ends the job or has it saved. The program decides how long that takes."""
-        self.told_to_end = self.told_to_end or number in (signal.SIGTERM, signal.SIGINT)
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self.told_at = self.clock()
 
 
-def main(first: str, supervisor: int, restart: int, directory: str, *, no_kill: bool) -> int:
+def main(first: str, supervisor: int, restart: int, directory: str, *, no_kill: bool, lost_s: float) -> int:
     """The guard of this node. `no_kill`: whether Slurm keeps the job where its first node is gone."""
     environ = os.environ
     node = environ["SLURMD_NODENAME"]
@@ -206,14 +220,16 @@ def main(first: str, supervisor: int, restart: int, directory: str, *, no_kill: 
         supervisor=supervisor,
         index=int(environ.get("SLURM_PROCID", "0")),
         nodes=int(environ.get("SLURM_STEP_NUM_TASKS") or environ.get("SLURM_NTASKS") or "1"),
+        lost_s=lost_s,
     )
     for number in _SIGNALS:
         signal.signal(number, guard.to_end)
     guard.serve()
-    if no_kill and not (guard.done or guard.told_to_end or guard.first) and guard.index <= orphan.WATCHERS:
+    place = orphan.place(guard.index, guard.nodes)
+    if no_kill and not (guard.done or guard.told_to_end or guard.first) and place is not None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        orphan.look_after(guard.job_id, restart, first, guard.index, connect())
+        orphan.look_after(guard.job_id, restart, first, place, connect())
     return 0
 
 

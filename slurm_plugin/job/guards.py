@@ -35,9 +35,11 @@ class Guards:
         command: Sequence[str],
         hosts: Sequence[str],
         environ: Mapping[str, str] | None = None,
+        *,
+        lost_s: float = guard.LOST_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start the step. Raises MissingError where there is no srun."""
+        """Start the step. `lost_s`: how long a node may be silent. Raises MissingError where there is no srun."""
         self.hosts, self._clock = tuple(hosts), clock
         self._me = os.environ.get("SLURMD_NODENAME", self.hosts[0])
         self._changed = Condition()
@@ -50,7 +52,7 @@ class Guards:
         self.turn_lost = False
         self.isolated = False
         # Every guard has answered by then. By the nodes of the start: the guards know of no others.
-        self._limit_s = guard.LEASE_S + guard.period(len(hosts)) * guard.BEAT_S
+        self._limit_s = lost_s + guard.period(len(hosts)) * guard.BEAT_S
         self._beating: Thread | None = None
         self._last_beat = clock()
         self._complaint = b""
@@ -189,7 +191,7 @@ class Guards:
             if now - self._last_beat > guard.LEASE_S / 2:
                 self.heard = dict.fromkeys(self.hosts, now)
             self._last_beat = now
-            self._tell(f"beat {number}")
+            self._tell(f"beat {number} {now:.3f}")
             with self._changed:
                 self._changed.wait_for(lambda: self._beating is None, guard.BEAT_S)
 

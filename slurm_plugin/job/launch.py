@@ -152,10 +152,10 @@ class Launcher:
             os.close(fd)
         return process.poll() is not None
 
-    def ended(self, seconds: float) -> bool:
-        """Whether the command that was left ends by itself in this time, or we are told to end."""
+    def ended(self, seconds: float, give_up: Callable[[], bool] = lambda: False) -> bool:
+        """Whether the command that was left ends by itself in this time, where nobody gives up or tells us to end."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self.told_to_end:
+        while (left := end - time.monotonic()) > 0 and not self.told_to_end and not give_up():
             if self._ends(min(left, LOOK_EVERY_S)):
                 return True
         return self._process is None or self._process.poll() is not None

@@ -8,6 +8,7 @@ from typing import Final
 import prechecks
 from slurm_plugin.decide import Health
 from slurm_plugin.job import barrier
+from slurm_plugin.job.guard import LOST_S
 from slurm_plugin.job.guards import Guards
 from slurm_plugin.job.log import say
 
@@ -22,6 +23,8 @@ class Nodes:
     names: tuple[str, ...]
     command: Sequence[str]  # starts a guard
     give_up: Callable[[], bool]
+    lost_s: float = LOST_S  # for how long a node may be silent
+    leased: bool = False  # whether the guards beat from their first answer on
     fenced_at: float = 0.0  # when ranks on nodes that were lost have surely ended, on the guards' clock
     _guards: Guards | None = None
     _lost: dict[str, Health] = field(default_factory=dict)
@@ -30,7 +33,7 @@ class Nodes:
     def guards(self) -> Guards:
         """The guards, started where there are none."""
         if self._guards is None:
-            self._guards = Guards(self.command, self.names)
+            self._guards = Guards(self.command, self.names, lost_s=self.lost_s)
         return self._guards
 
     def ask(self, request: barrier.Request) -> barrier.Answers:
@@ -39,21 +42,27 @@ class Nodes:
             self._anew(self._guards.hosts)
         guards = self.guards
         said, complaint = guards.ask(barrier.text(request), barrier.deadline_s(request), self.give_up)
+        if self.leased and said:
+            guards.arm()
         return barrier.answers(self.names, said, complaint)
 
     def reachable(self, names: tuple[str, ...], request: barrier.Request) -> tuple[str, ...]:
         """Which of these nodes answer guards that are started anew."""
-        fresh = Guards(self.command, names)
+        fresh = Guards(self.command, names, lost_s=self.lost_s)
         quick = replace(request, check=False, task_script=None, devices=False)
         said, _ = fresh.ask(barrier.text(quick), REACH_S, self.give_up)
         fresh.close(names)
         return tuple(name for name in names if name in said)
 
     def wipe(self) -> dict[str, Health]:
-        """End what is left of an attempt everywhere; the nodes where that is not sure, and what is known of them."""
-        guards = self.guards
-        left = guards.wipe(WIPE_S, self.give_up) if guards.alive else {}
-        silent = Health("unreachable", "does not say that its processes have ended")
+        """End what is left of an attempt everywhere; the nodes where that is not sure, and what is known of them.
+
+        Where not one node says so, nothing is known of any: then it is the asking that is broken.
+        """
+        if not self.guards.alive:
+            self.renew()
+        left = self.guards.wipe(WIPE_S, self.give_up)
+        silent = Health("unreachable", "does not say that its processes have ended") if left else Health("unknown")
         return {
             name: Health("job_problem", f"{left[name]} processes of this attempt cannot be ended")
             if name in left
@@ -81,7 +90,7 @@ class Nodes:
         if self._guards is not None:
             fenced_at = self._guards.close([name for name in self._guards.hosts if name not in dirty])
             self.fenced_at = max(self.fenced_at, fenced_at)
-        self._guards = fresh = Guards(self.command, names)
+        self._guards = fresh = Guards(self.command, names, lost_s=self.lost_s)
         return fresh
 
     def close(self, dirty: Sequence[str] = ()) -> None:

@@ -15,8 +15,16 @@ from slurm_plugin.slurm import Slurm, SlurmError
 
 LOOK_S: Final = 15.0
 LOOKS: Final = 240  # an hour: SlurmdTimeout is minutes
-WATCHERS: Final = 3  # guards that look, each a little later than the one before
+WATCHERS: Final = (
+    8  # guards that look, each a little later than the one before, from all over the job: racks fail whole
+)
 APART_S: Final = 5.0
+
+
+def place(index: int, nodes: int) -> int | None:
+    """The turn of a guard among those that look; None for one that does not."""
+    apart = max(1, nodes // WATCHERS)
+    return index // apart if index % apart == 0 or index == nodes - 1 else None
 
 
 def look_after(

@@ -7,11 +7,17 @@ own srun on 22.05) believe them.
 from collections.abc import Mapping, Sequence
 
 from hostfiles import Allocation, HostfileError, nodelist
+from slurm_plugin.slurm.steps import MEMORY
 
 _NODELISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _COUNTS = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
 _PER_NODE = ("SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE")
 _TASKS = ("SLURM_NTASKS", "SLURM_NPROCS")
+
+
+def without_memory(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what a step asks of each node's memory."""
+    return {name: value for name, value in environ.items() if name.removeprefix("SLURM_") not in MEMORY}
 
 
 def of(whole: Allocation, names: Sequence[str]) -> Allocation:

@@ -42,9 +42,10 @@ class Preparation:
         say: Callable[[str], None],
         *,
         nodelist: str = "",
+        again: bool = False,
     ) -> None:
-        """`nodelist`: the run's nodes where they are a part of the job's."""
-        self.nodelist = nodelist
+        """`nodelist`: the run's nodes where they are a part of the job's. `again`: not this run's first attempt."""
+        self.nodelist, self.again = nodelist, again
         self.options, self.run, self.site, self.environ, self.say = options, run, site, environ, say
         if options.mode not in MODES:
             raise UsageError(f"--mode={options.mode}: found no such mode; accepted are: {', '.join(MODES)}")
@@ -157,6 +158,7 @@ class Preparation:
             hostfile=str(self.directory / HOSTFILE),
             options=self.place.options,
             nodelist=self.nodelist,
+            again=self.again,
         )
         return self.mode.launch(self.words, shape)
 

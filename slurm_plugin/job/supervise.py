@@ -16,9 +16,10 @@ from typing import Any
 from hostfiles import HostfileError, nodelist
 from hostfiles.environment import number
 from slurm_plugin import after_run, compiled, grant, token
-from slurm_plugin.decide import IN_A_ROW, Action, Attempt, Health, Wish, decide
+from slurm_plugin.decide import BAD, IN_A_ROW, Action, Attempt, Health, Wish, decide
 from slurm_plugin.job import controller, files, hold, itself, turn
 from slurm_plugin.job.attempt import Attempts
+from slurm_plugin.job.guard import LOST_S
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.nodes import Nodes
@@ -99,7 +100,9 @@ class Supervisor:
         self.run = replace(run, attempt=self._first_attempt(run.restart))
         wanted = options.nodes or len(run.nodes)
         self.wish = Wish(wanted, options.min_nodes or wanted, options.unconditional)
-        self.nodes = Nodes(run.nodes, self._guard(), lambda: launcher.told_to_end)
+        self.lost_s = float(site.get("recovery", {}).get("node_timeout_s", LOST_S))
+        leased = options.retries > 0
+        self.nodes = Nodes(run.nodes, self._guard(), lambda: launcher.told_to_end, self.lost_s, leased=leased)
         self.attempts = Attempts(
             options, self.run, site, door, environ=environ, launcher=launcher, nodes=self.nodes, wish=self.wish
         )
@@ -115,6 +118,7 @@ class Supervisor:
         """The words that start a guard."""
         words = [*itself.command(), "job", "guard", f"--first={os.environ.get('SLURMD_NODENAME', self.run.nodes[0])}"]
         words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
+        words += [f"--lost={self.lost_s:g}"]
         return [*words, *(["--no-kill"] if self.options.no_kill else [])]
 
     def supervise(self) -> Action:
@@ -124,6 +128,8 @@ class Supervisor:
             self._tell_width()
         try:
             while True:
+                if self.options.retries and not self._take_turn():
+                    return Action("finish", 143, "a later run of this job has begun")
                 action = self._one(reason)
                 if action.kind != "again":
                     return action
@@ -136,8 +142,6 @@ class Supervisor:
     def _one(self, reason: str) -> Action:
         """One attempt, decided and recorded."""
         started = time.time()
-        if self.options.retries:
-            self._take_turn()
         found = self.attempts.make(self.run, reason)
         if isinstance(found, Action):
             if found.kind != "finish":
@@ -177,11 +181,15 @@ class Supervisor:
         """Restarts in place so far, by the job's own history: what a run could not tell Slurm, the next does."""
         return sum(line.get("action") == "again" for line in files.history(Path.cwd(), self.run.job_id) or [])
 
-    def _take_turn(self) -> None:
+    def _take_turn(self) -> bool:
+        """Say that this run may write now; False where a later one has said so: this one is over."""
+        if turn.taken(self.files)[0] > self.run.restart:
+            return False
         try:
             turn.take(self.files, self.run.restart, self.run.attempt)
         except OSError as error:
             say(f"could not say that it is this run's turn: {error}")
+        return True
 
     def _prepare_again(self, action: Action) -> str:
         """Between two attempts in this allocation. Returns why there is another one."""
@@ -238,6 +246,9 @@ class Supervisor:
         """Restarts still granted, as the controller knows them, and the nodes less those that Slurm has taken back."""
         if not self.options.retries or (job := controller.job(self.door, self.run.job_id, self.launcher)) is None:
             return 0, nodes
+        if job.restarts > self.run.restart:  # this node was cut off, and Slurm has begun the next run elsewhere
+            self.launcher.told_to_end = True
+            return 0, nodes
         try:
             there = set(nodelist.expand(job.nodes)) if job.nodes else set(nodes)
         except HostfileError:
@@ -253,7 +264,7 @@ class Supervisor:
         return given.told(self.again).left, nodes
 
     def _record(self, attempt: Attempt, action: Action, started: float, then: str) -> None:
-        bad = {name: health.what for name, health in attempt.nodes.items() if health.condition != "ok"}
+        bad = {name: health.what for name, health in attempt.nodes.items() if health.condition in BAD}
         fields = {
             "n": self.run.attempt,
             "nodes": nodelist.fold(self.attempts.on or self.run.nodes),

@@ -6,6 +6,7 @@ run elsewhere. That one writes its own number here and waits `WAIT_S`; the first
 """
 
 import os
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from slurm_plugin.job import files
 NAME = "turn"
 LOOK_S = 1.0
 WAIT_S = 3.0
+SEEN, LOST = b"s", b"x"
 _MOST_BYTES = 64
 
 
@@ -30,6 +32,9 @@ def taken(directory: str | Path) -> tuple[int, int]:
     except OSError:
         return -1, -1
     try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():  # what others put there is no word of ours
+            return -1, -1
         restart, attempt = os.read(fd, _MOST_BYTES).split()
         return int(restart), int(attempt)
     except (OSError, ValueError):
@@ -38,8 +43,11 @@ def taken(directory: str | Path) -> tuple[int, int]:
         os.close(fd)
 
 
-def watched(directory: str, restart: int) -> int:
-    """A descriptor that gives a byte when a later run takes its turn, and ends where who looks is ended.
+def watched(directory: str, restart: int, *, seen: bool = False) -> int:
+    """A descriptor that gives `SEEN` when it is this run's turn, `LOST` when a later one takes it; it ends where who
+    looks is ended. `seen`: whether it has been seen before.
+
+    A later number that stands there from before is no later run: it is another cluster's, or nobody took a turn.
 
     A process of its own looks: reading a file on a server that hangs must not keep the guard from its beats, nor its
     step from its end.
@@ -56,8 +64,11 @@ def watched(directory: str, restart: int) -> int:
                 os.dup2(null, standard)
             os.close(read)
             while os.getppid() == guard:
-                if taken(directory)[0] > restart:
-                    os.write(write, b"x")
+                now = taken(directory)[0]
+                if now == restart and not seen:
+                    seen = bool(os.write(write, SEEN))
+                if seen and now > restart:
+                    os.write(write, LOST)
                     break
                 time.sleep(LOOK_S)
     finally:

@@ -63,7 +63,9 @@ def of_job(job_id: int, directory: str, keep: Collection[int]) -> Iterator[int]:
                 continue
             # A job that the program submitted has inherited what that was told, and has a number of its own.
             ids = [word for word in environ if word.startswith(_ID)] or [_ID + number] * (told in environ)
-            if _ID + number in ids or group in _read(f"{thread}/cgroup"):
+            inside = _read(f"{thread}/cgroup")
+            # pam_slurm_adopt puts whoever logs in by ssh there; ranks that come by ssh say what they were told.
+            if _ID + number in ids or (group in inside and b"/step_extern" not in inside):
                 yield int(name)
         except OSError:  # it has ended meanwhile
             continue

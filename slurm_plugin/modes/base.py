@@ -35,6 +35,7 @@ class Shape:
     hostfile: str = "$SLURM_PLUGIN_HOSTFILE"  # its path, once there is one
     options: Options = field(default_factory=Options)
     nodelist: str = ""  # the nodes, in Slurm's form, where they are a part of the job's
+    again: bool = False  # whether a step of an attempt before may still be there for Slurm: the new one shares with it
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ def srun(shape: Shape, tasks: int) -> tuple[str, ...]:
     the node (srun(1)): right for one launcher a node. --export=ALL also where the job came with `sbatch --export=NONE`.
     """
     counts = (f"--nodes={shape.nodes}", f"--ntasks={shape.nodes * tasks}", f"--ntasks-per-node={tasks}")
-    where = (f"--nodelist={shape.nodelist}",) if shape.nodelist else ()
+    where: tuple[str, ...] = (f"--nodelist={shape.nodelist}",) if shape.nodelist else ()
+    where += ("--overlap", "--mem=0") if shape.again else ()
     return ("srun", *counts, *where, "--kill-on-bad-exit=1", "--export=ALL")
 
 

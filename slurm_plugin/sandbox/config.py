@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 import prechecks
-from slurm_plugin.siteconfig import LONGEST_INTERVAL_S, SiteConfig
+from slurm_plugin.siteconfig import LEAST_SILENCE_S, LONGEST_INTERVAL_S, SiteConfig
 
 CPUS, MEMORY_MB = 8, 4000  # of each node; SlurmdParameters=config_overrides makes slurmd believe them
 SCHEDULER = "batch_sched_delay=0,sched_min_interval=0,bf_interval=1"
@@ -113,6 +113,7 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
         checks["ulimit"] = lowered
     own: dict[str, Any] = {} if python == SiteConfig().python else {"python": python}
     own |= {"drain_cap": 1, "periodic": {"interval": f"{LONGEST_INTERVAL_S}s"}, "prechecks": checks}
+    own |= {"recovery": {"node_timeout": f"{LEAST_SILENCE_S}s"}}  # as Slurm, which waits 10 s here
     return (
         "# Written by `slurm-plugin sandbox up`: the defaults, less what this machine cannot meet.\n"
         + yaml.safe_dump(own, sort_keys=False)

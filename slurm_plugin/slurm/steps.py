@@ -25,7 +25,8 @@ _REFUSED = re.compile(rb"^srun: error: Unable to create step for job \S+: Memory
 # programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)); no option takes them back. The last
 # makes TaskProlog act.
 _SPOIL = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "NTASKS_PER_GPU")
-_NO_ANSWERS = frozenset(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH"))
+MEMORY = ("MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE")  # where memory is a resource, a step that overlaps takes none
+_NO_ANSWERS = frozenset(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH", *MEMORY))
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
@@ -74,7 +75,7 @@ def on_each_node(
             continue
         step += [":"] if len(step) > 1 else []
         step += [f"--het-group={number}"] if groups else []
-        step += ["--quiet", "--overlap", f"--kill-on-bad-exit={int(stop)}", "--export=ALL"]
+        step += ["--quiet", "--overlap", "--mem=0", f"--kill-on-bad-exit={int(stop)}", "--export=ALL"]
         step += ["--no-kill", "--wait=0"] if survive else []
         step += [f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1"]
         step += [f"--nodelist={nodelist.fold(names)}", "--", *argv]

@@ -39,7 +39,7 @@ def test_defaults_compiled() -> None:
         "notify": "",
         "metrics_directory": "",
         "periodic": {"failures": 3, "passes": 3},
-        "recovery": {"queue_timeout_s": 1800, "nice": 1000},
+        "recovery": {"queue_timeout_s": 1800, "nice": 1000, "node_timeout_s": 60.0},
         "clean": ["/dev/shm"],
         "slurm_bin": "/usr/bin",
         "run_directory": "/run/slurm_plugin",
@@ -131,7 +131,7 @@ def test_all_keys(tmp_path: Path) -> None:
         notify: /etc/slurm/notify
         metrics_directory: /var/lib/metrics
         periodic: {interval: 90s, failures: 1, passes: 10}
-        recovery: {queue_timeout: never, nice: 0}
+        recovery: {queue_timeout: never, nice: 0, node_timeout: 20s}
         prechecks:
           deadline: 1m
           mandatory: [dns]
@@ -180,7 +180,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "notify": "/etc/slurm/notify",
         "metrics_directory": "/var/lib/metrics",
         "periodic": {"failures": 1, "passes": 10},
-        "recovery": {"queue_timeout_s": 0, "nice": 0},
+        "recovery": {"queue_timeout_s": 0, "nice": 0, "node_timeout_s": 20.0},
         "clean": ["/dev/shm", "/tmp"],
         "slurm_bin": "/opt/slurm/bin",
         "run_directory": "/run/sp",

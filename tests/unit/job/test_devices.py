@@ -115,8 +115,8 @@ def test_all_nodes_in_one_step(tmp_path: Path) -> None:
     srun(tmp_path, f"{says('n3', 'n1')}\necho loaded modules\n{says('n2')}")
     assert devices.asked(THREE, {"SLURMD_NODENAME": "n1"}) == [LINES["n3"], LINES["n1"], LINES["n2"]]
     words = (tmp_path / "asked").read_text().split()
-    assert words[:8] == [
-        "--quiet", "--overlap", "--kill-on-bad-exit=0", "--export=ALL",
+    assert words[:9] == [
+        "--quiet", "--overlap", "--mem=0", "--kill-on-bad-exit=0", "--export=ALL",
         "--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--nodelist=n[1-3]",
     ]  # fmt: skip
     assert words[-2:] == ["hosts", "devices"]

@@ -46,7 +46,7 @@ def start(machine: Machine) -> Iterator[Start]:
 
     def start(*hosts: str, **more: object) -> Guards:
         words = command(machine.job_id, machine.directory, **more)  # type: ignore[arg-type]
-        started.append(Guards(words, hosts or THREE, machine.environ))
+        started.append(Guards(words, hosts or THREE, machine.environ, lost_s=LEASE_S))
         return started[-1]
 
     yield start

@@ -41,7 +41,7 @@ def start(machine: Machine) -> Iterator[Start]:
 
     def start(**more: object) -> Nodes:
         words = command(machine.job_id, machine.directory, **more)  # type: ignore[arg-type]
-        made.append(Nodes(THREE, words, lambda: False))
+        made.append(Nodes(THREE, words, lambda: False, LEASE_S))
         return made[-1]
 
     yield start
@@ -150,12 +150,16 @@ def test_wipe_where_it_is_not_sure(machine: Machine, start: Start, monkeypatch: 
 
 
 def test_wipe_without_guards(machine: Machine, start: Start) -> None:
-    """Nothing is sure of any node."""
+    """Others are started, which end what is left; where not one of them answers, nothing is known of any node."""
     run = armed(start(), machine)
     os.kill(run.guards._process.pid, signal.SIGKILL)
     assert until(lambda: not run.guards.alive)
-    assert {health.condition for health in run.wipe().values()} == {"unreachable"}
-    assert tuple(run.wipe()) == THREE
+    assert run.wipe() == {}
+    assert run.fenced_at > time.monotonic()
+    machine.srun("#!/bin/sh\nexit 1\n")
+    os.kill(run.guards._process.pid, signal.SIGKILL)
+    assert until(lambda: not run.guards.alive)
+    assert run.wipe() == dict.fromkeys(THREE, Health("unknown"))
 
 
 def test_a_node_is_given_back(machine: Machine, start: Start) -> None:

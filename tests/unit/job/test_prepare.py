@@ -271,8 +271,9 @@ def test_hook_step(place: Path, prepare: Prepare) -> None:
 @pytest.mark.parametrize("uid", [0, 20001])
 def test_the_launch(prepare: Prepare, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
     """As many processes as the nodes have slots; root's mpirun is told that it is root's."""
+    made = prepare("--mode=openmpi --slots=4 -- ./a.out -v")
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    argv = prepare("--mode=openmpi --slots=4 -- ./a.out -v").launch({}).argv
+    argv = made.launch({}).argv
     assert argv[argv.index("-np") + 1] == "8"
     assert argv[-2:] == ("./a.out", "-v")
     assert ("--allow-run-as-root" in argv) == (uid == 0)

@@ -65,12 +65,35 @@ def test_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fd = turn.watched(str(tmp_path), 2)
     try:
         turn.take(tmp_path, 2, 2)
+        assert told(fd, 10) == turn.SEEN
+        turn.take(tmp_path, 2, 3)
         assert told(fd, 0.2) is None
         turn.take(tmp_path, 3, 3)
-        assert told(fd, 10) == b"x"
+        assert told(fd, 10) == turn.LOST
     finally:
         os.close(fd)
         os.wait()
+
+
+def test_a_number_from_before_is_no_later_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is another cluster's, or this run took no turn: only what comes after ours counts."""
+    monkeypatch.setattr(turn, "LOOK_S", 0.02)
+    turn.take(tmp_path, 9, 12)
+    fd = turn.watched(str(tmp_path), 2)
+    pid = child()
+    try:
+        assert told(fd, 0.2) is None
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.close(fd)
+        os.waitpid(pid, 0)
+
+
+def test_what_others_put_there_is_no_word_of_ours(tmp_path: Path) -> None:
+    """In a directory that a group may write to."""
+    turn.take(tmp_path, 2, 3)
+    os.chown(tmp_path / turn.NAME, 20001, 20001)
+    assert turn.taken(tmp_path) == (-1, -1)
 
 
 def test_who_looks_keeps_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

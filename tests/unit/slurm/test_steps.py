@@ -10,7 +10,9 @@ from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import steps
 
 ROOT = Path(__file__).parents[3]
-OPTIONS = "--quiet --overlap --kill-on-bad-exit={stop} --export=ALL --nodes={n} --ntasks={n} --ntasks-per-node=1"
+OPTIONS = (
+    "--quiet --overlap --mem=0 --kill-on-bad-exit={stop} --export=ALL --nodes={n} --ntasks={n} --ntasks-per-node=1"
+)
 
 
 @pytest.mark.parametrize("stop", [False, True])
