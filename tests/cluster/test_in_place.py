@@ -1,11 +1,14 @@
 """Restarts inside an allocation: spares, elastic jobs, hangs, unconditional restarts, drains and time limits."""
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import controller, looks, training
+from tests.cluster.etc import Etc
 from tests.cluster.jobs import reasons
 
 pytestmark = pytest.mark.cluster
@@ -179,11 +182,34 @@ def test_a_job_that_is_suspended_and_resumed_goes_on(cluster: Sandbox) -> None:
     job = training.submit(cluster, "suspended", spares=1)
     training.until_runs(job, 0)
     cluster.run(["scontrol", "suspend", str(job.id)], user="root")
-    time.sleep(20)
+    time.sleep(13)
     before = training.writes(job)[-1].time
-    assert time.time() - before > 15
+    assert time.time() - before > 12
     cluster.run(["scontrol", "resume", str(job.id)], user="root")
-    job.until(lambda: training.writes(job)[-1].time > before + 30, "what follows the pause")
+    job.until(lambda: training.writes(job)[-1].time > before + 25, "what follows the pause")
     assert training.stop(job) == "COMPLETED"
     assert [attempt["n"] for attempt in job.attempts] == [0]
     assert "the program is ended" not in job.log
+
+
+@pytest.fixture
+def memory(cluster: Sandbox, tmp_path: Path) -> Iterator[Sandbox]:
+    """A cluster on which memory is a resource that jobs and steps have a part of, as on most sites."""
+    etc = Etc(cluster, tmp_path / "etc")
+    try:
+        etc.settings(SelectTypeParameters="CR_Core_Memory", DefMemPerCPU="50")
+        etc.restart()
+        yield cluster
+    finally:
+        etc.put_back()
+
+
+def test_where_memory_is_a_resource(memory: Sandbox) -> None:
+    """Guards and the next attempt take none of what the step before still holds for Slurm."""
+    job = training.submit(memory, "memory", spares=1)
+    training.until_runs(job, 0)
+    memory.break_node("n2", "network-cut")
+    training.until_runs(job, 1, seconds=120)
+    assert training.hosts(job, 1) == {"n1", "n3"}
+    assert training.stop(job) == "COMPLETED"
+    training.whole(job)
