@@ -15,6 +15,7 @@ from slurm_plugin.slurm.patience import Patience
 AWAY_S: Final = 300.0  # a slurmctld that restarts or fails over; nothing could start or be requeued meanwhile
 
 LOOK_S: Final = 30.0  # nobody of ours asks more often for one job while it waits
+LOOKS_WELL: Final = 2
 LATE_S: Final = 60.0  # slurmctld looks at its nodes in turns
 SLURMD_TIMEOUT_S: Final = 300.0  # slurm.conf's own default
 
@@ -57,10 +58,12 @@ def time_left(door: Slurm, job_id: int) -> float:
 
 
 def until_gone(door: Slurm, job_id: int, names: tuple[str, ...], sleep: Callable[[float], None] = time.sleep) -> bool:
-    """Wait until Slurm has seen that these nodes are gone; False where it has not when it should have, or answers not.
+    """Wait until Slurm has seen that these nodes are gone; False where it has not when it should have, or answers not,
+    or sees that they are well.
 
     It ends this process meanwhile where the job is not to outlive them.
     """
+    well = 0  # looks in a row
     try:
         timeout_s = float(door.config()["SlurmdTimeout"].split()[0])
     except (SlurmError, LookupError, ValueError):
@@ -73,6 +76,10 @@ def until_gone(door: Slurm, job_id: int, names: tuple[str, ...], sleep: Callable
             found = door.nodes(names)
         except (SlurmError, HostfileError):
             continue
-        if all(name not in there or "DOWN" in found[name].states for name in names if name in found):
+        states = [found[name].states for name in names if name in found and name in there]
+        if all("DOWN" in each for each in states):
             return True
+        well = 0 if any(each & {"DOWN", "NOT_RESPONDING"} for each in states) else well + 1
+        if well == LOOKS_WELL:  # the cut has healed
+            return False
     return False

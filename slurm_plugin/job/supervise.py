@@ -8,6 +8,7 @@ import argparse
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from hostfiles import HostfileError, nodelist
 from hostfiles.environment import number
 from slurm_plugin import after_run, compiled, grant, token
 from slurm_plugin.decide import BAD, IN_A_ROW, Action, Attempt, Health, Wish, decide
-from slurm_plugin.job import controller, files, hold, itself, turn
+from slurm_plugin.job import controller, files, hold, itself, saved, turn
 from slurm_plugin.job.attempt import Attempts
 from slurm_plugin.job.guard import LOST_S
 from slurm_plugin.job.launch import Launcher
@@ -284,6 +285,8 @@ class Supervisor:
 
     def act(self, action: Action) -> int:
         """Say how the run ended and do what follows; the exit code of the job where it ends here."""
+        with suppress(OSError):  # it holds the whole environment, and is of no use to anybody now
+            (self.files / saved.FILE).unlink(missing_ok=True)
         if action.kind == "finish" and not action.code:
             return 0
         then = (

@@ -118,5 +118,12 @@ def test_a_job_without_nodes() -> None:
 def test_not_for_longer_than_slurm_may_take(timeout: str, looks: int) -> None:
     """Its SlurmdTimeout and a little more; its default where nobody knows."""
     door = FakeSlurm(RUNNING._replace(nodes="n[1-3]"))
-    door.known_nodes = {"n2": node("n2", "ALLOCATED")}
+    door.known_nodes = {"n2": node("n2", "ALLOCATED", "NOT_RESPONDING")}
     assert gone(door, timeout=timeout) == (False, [controller.LOOK_S] * looks)
+
+
+def test_not_for_a_node_that_is_back() -> None:
+    """The cut has healed before Slurm has noticed."""
+    door = FakeSlurm(RUNNING._replace(nodes="n[1-3]"))
+    door.known_nodes = {"n2": node("n2", "ALLOCATED")}
+    assert gone(door, timeout="300 sec") == (False, [controller.LOOK_S] * 2)
