@@ -42,6 +42,7 @@ NODE_SIDE: Final = (
     "history.py",
     "queueing.py",
     "reasons.py",
+    "remark.py",
     "standalone.py",
     "token.py",
     "trust.py",

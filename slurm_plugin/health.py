@@ -62,6 +62,12 @@ def draining(row: Row, verdicts: Sequence[Verdict], shared: Collection[str], nee
     )
 
 
+def well(verdicts: Sequence[Verdict], reason: str, items: Collection[str]) -> bool:
+    """Whether nothing fails at this look, and every item that `reason` names could be told or is not looked at."""
+    unknown = {verdict.item for verdict in verdicts if not verdict.failed and verdict.verdict not in (OK, SKIPPED)}
+    return not node_problems(verdicts) and unknown.isdisjoint(named(reason, items))
+
+
 def named(reason: str, items: Collection[str]) -> frozenset[str]:
     """The items that a reason of ours names: `slurm_plugin: gpu-check: 3 of 4 GPUs; disk-size shm: ... [job 7]`.
 

@@ -14,7 +14,7 @@ import prechecks
 from hostfiles import HostfileError, nodelist
 from prechecks.report import JOBS, OURS
 from slurm_plugin import grant as grants
-from slurm_plugin import history, reasons, token
+from slurm_plugin import history, reasons, remark, token
 from slurm_plugin.after_run import WAITING, is_uncounted
 from slurm_plugin.grant import Grant
 from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, OUT_OF_SERVICE, Job, Node
@@ -106,6 +106,8 @@ def of_node(node: Node, *, periodic: bool | None, passes: int | None = None) -> 
             lines.append("it is in service: nothing keeps jobs away from it")
         if node.reason.strip():
             lines.append(f"what still stands there as its reason is left from before: {node.reason}")
+        if would := remark.found(node.comment):
+            lines.append(f"a check failed, and only the site's dry run kept it in service: {would}")
         then.append(f"on {node.name}: slurm-plugin check")
     return Answer(f"node {node.name}", state, node.reason, tuple(lines), tuple(then))
 

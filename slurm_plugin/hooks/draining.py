@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from prechecks import CHECKS
 from prechecks.report import JOBS, OURS
-from slurm_plugin import cap
+from slurm_plugin import cap, remark
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.hooks import marker, notify
 from slurm_plugin.slurm import UNKNOWN, Node, Slurm, SlurmError
@@ -88,6 +88,7 @@ def _drained(door: Slurm, site: Mapping[str, Any], context: Context, reason: str
     name = context.node
     if site["dry_run"]:
         syslog.syslog(syslog.LOG_WARNING, f"dry run: {name} would be drained: {reason}")
+        _remark(door, site, context, reason)
         return False
     try:
         node = door.nodes([name]).get(name)
@@ -103,6 +104,28 @@ def _drained(door: Slurm, site: Mapping[str, Any], context: Context, reason: str
         syslog.syslog(syslog.LOG_ERR, f"could not drain {name} ({reason}): {error.one_line}")
         return False
     return True
+
+
+def _remark(door: Slurm, site: Mapping[str, Any], context: Context, reason: str) -> None:
+    """Say in its Comment that it would be drained, where nothing else keeps it; once, as values change from look to
+    look. Remembered before: what nobody remembers stays there for good.
+    """
+    name, before = context.node, marker.remarked(site)
+    whole = joined(reason, before)
+    if _names(whole) == _names(before):
+        return
+    try:
+        node = door.nodes([name]).get(name)
+        if _out_or_not(node, context, reason) is not None or node is None or cap.is_out(node):
+            return
+        if not before:
+            marker.remark(site, OURS)
+        comment = remark.remarked(node.comment, whole)
+        if comment != node.comment:
+            door.update_node(name, Comment=comment)
+        marker.remark(site, whole)
+    except SlurmPluginError as error:
+        syslog.syslog(syslog.LOG_WARNING, f"the comment of {name} does not say so: {error.one_line}")
 
 
 def _out_or_not(node: Node | None, context: Context, reason: str) -> bool | None:
@@ -140,7 +163,9 @@ def _claim_and_drain(door: Slurm, site: Mapping[str, Any], context: Context, nod
         _write(door, site, context, joined(reason, node.standing_reason))
     finally:
         try:
-            door.update_node(name, Comment=cap.unclaimed(node.comment))
+            door.update_node(name, Comment=remark.unremarked(cap.unclaimed(node.comment)))
+            if marker.remarked(site):  # of a dry run that is over
+                marker.remark(site, "")
         except SlurmError as error:
             syslog.syslog(syslog.LOG_WARNING, f"{name} keeps its claim for {cap.CLAIM_S} s: {error.one_line}")
     return True

@@ -2,7 +2,8 @@
 
 `drained.json`: why we drained it (`reason`, empty where we did not), the GPUs and whether InfiniBand was looked at
 then, whether Slurm has said yes to it (`done`), and whether that was before this boot (`earlier`). `owed.json`: why it
-should have been drained. What cannot be read or written is logged, and then not remembered.
+should have been drained. `remark.json`: why its Comment says, on a dry run, that it would be. What cannot be read or
+written is logged, and then not remembered.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from prechecks import Context
 
-DRAINED, OWED = "drained", "owed"
+DRAINED, OWED, REMARK = "drained", "owed", "remark"
 
 
 def load(site: Mapping[str, Any], item: str) -> dict[str, Any]:
@@ -71,3 +72,13 @@ def owed(site: Mapping[str, Any]) -> str:
 def owe(site: Mapping[str, Any], reason: str) -> None:
     """Remember that it should have been drained; an empty reason: that nothing is owed."""
     keep(site, OWED, {"reason": reason})
+
+
+def remarked(site: Mapping[str, Any]) -> str:
+    """The reason that a dry run wrote into this node's Comment; empty for none."""
+    return str(load(site, REMARK).get("reason", ""))
+
+
+def remark(site: Mapping[str, Any], reason: str) -> None:
+    """Remember what a dry run wrote there; an empty reason: that nothing of it stands there any more."""
+    keep(site, REMARK, {"reason": reason})

@@ -14,7 +14,8 @@ import time
 from collections.abc import Mapping
 
 import prechecks
-from slurm_plugin import cap, compiled, health
+from prechecks.report import OURS
+from slurm_plugin import cap, compiled, health, remark
 from slurm_plugin.health import Row
 from slurm_plugin.hooks import draining, marker, published, sweep
 
@@ -57,9 +58,11 @@ def main() -> int:
     bad = health.draining(row, verdicts, SHARED, site["periodic"]["failures"])
     owed = marker.owed(site)
     unknown = bool(before) and not facts.get("done")
-    if bad or owed or reason or unknown:
+    remarked = marker.remarked(site)
+    over = not site["dry_run"] or (not owed and health.well(verdicts, remarked, ITEMS))
+    if bad or owed or reason or unknown or (remarked and over):
         found = prechecks.reason(bad, None) or owed
-        _act(site, context, row, draining.owing(site, found) if found else "")
+        _act(site, context, row, draining.owing(site, found) if found else "", over=over)
     sweep.sweep(site, node, lambda: _door(site))
     return 0
 
@@ -78,8 +81,11 @@ def _door(site: Mapping[str, Any]) -> Slurm:
     return connect(site["slurm_bin"], deadline_s=SLURM_S)
 
 
-def _act(site: Mapping[str, Any], context: prechecks.Context, row: Row, found: str) -> None:
-    """Take up what stands in Slurm, then drain the node for what was `found`, or bring it back."""
+def _act(site: Mapping[str, Any], context: prechecks.Context, row: Row, found: str, *, over: bool) -> None:
+    """Take up what stands in Slurm, then drain the node for what was `found`, or bring it back.
+
+    `over`: what a dry run has written into its Comment holds no more.
+    """
     from slurm_plugin.errors import SlurmPluginError  # noqa: PLC0415 - as above
 
     try:
@@ -87,8 +93,7 @@ def _act(site: Mapping[str, Any], context: prechecks.Context, row: Row, found: s
         node = door.nodes([context.node]).get(context.node)
         if node is None:
             return
-        if cap.outdated(node.comment, time.time()):  # of a hook that was killed
-            door.update_node(node.name, Comment=cap.unclaimed(node.comment))
+        _tidy(door, site, node, over=over)
         if not row.reason or node.standing_reason != row.reason:
             _take_up(door, site, context, row, node)
         if found:
@@ -98,6 +103,24 @@ def _act(site: Mapping[str, Any], context: prechecks.Context, row: Row, found: s
     except SlurmPluginError as error:
         what = f"drain {context.node} ({found})" if found else f"see what stands of {context.node}"
         syslog.syslog(syslog.LOG_ERR, f"could not {what}: {error.one_line}")
+
+
+def _tidy(door: Slurm, site: Mapping[str, Any], node: Node, *, over: bool) -> None:
+    """Take from its Comment a claim of a hook that was killed, and a dry run's remark once that is `over`.
+
+    A remark that a boot made us forget is remembered until then. Raises SlurmError.
+    """
+    comment, remarked = node.comment, marker.remarked(site)
+    if cap.outdated(comment, time.time()):
+        comment = cap.unclaimed(comment)
+    if over:
+        comment = remark.unremarked(comment)
+    if comment != node.comment:
+        door.update_node(node.name, Comment=comment)
+    if remarked and over:
+        marker.remark(site, "")
+    elif not remarked and remark.found(comment):
+        marker.remark(site, OURS)
 
 
 def _take_up(door: Slurm, site: Mapping[str, Any], context: prechecks.Context, row: Row, node: Node) -> None:

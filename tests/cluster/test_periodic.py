@@ -150,6 +150,28 @@ def test_a_report_for_everybody(clean: Sandbox) -> None:
     assert items["gpu-check"] == items["dns"] == "ok"
 
 
+def test_a_dry_run_only_comments(clean: Sandbox) -> None:
+    """The node stays in service; people see why it would not in its comment, until a look is healthy."""
+    settings = clean.directory / "etc/slurm/slurm_plugin/compiled.json"
+    whole = settings.read_text()
+    sinfo = ["sinfo", "-h", "-n", "n5", "-O", "Comment:300"]
+    clean.run(["scontrol", "update", "nodename=n5", "comment=rack 7"], user="root")
+    settings.write_text(json.dumps({**json.loads(whole), "dry_run": True}))
+    clean.break_node("n5", "gpu-missing")
+    try:
+        look(clean, "n5", 2)
+        said = {line.strip() for line in clean.run(sinfo).stdout.splitlines()}
+        assert said == {"rack 7 [slurm_plugin: would be drained: gpu-check: 3 of 4 GPUs]"}
+        assert reasons(clean) == {}
+        clean.heal_node("n5")
+        look(clean, "n5")
+        assert {line.strip() for line in clean.run(sinfo).stdout.splitlines()} == {"rack 7"}
+    finally:
+        settings.write_text(whole)
+        clean.heal_node("n5")
+        clean.run(["scontrol", "update", "nodename=n5", "comment="], user="root")
+
+
 def test_release_keeps_a_reason(clean: Sandbox) -> None:
     """What made us write a space: where Slurm takes the reason away itself, it is gone at once."""
     found = releases.of(clean.run(["sinfo", "--version"]).stdout.split()[-1])

@@ -112,3 +112,19 @@ NAMES = {
 def test_items_in_a_reason(reason: str, items: set[str]) -> None:
     """None where it is not wholly ours: then we do not bring the node back."""
     assert health.named(reason, ITEMS) == items
+
+
+WELL = {
+    "all fine": (look(gpu_check="ok", dns="ok"), True),
+    "not looked at": (look(gpu_check="skipped", dns="ok"), True),
+    "an item of the reason cannot be told": (look(gpu_check="timeout", dns="ok"), False),
+    "another item cannot be told": (look(gpu_check="ok", dns="error"), True),
+    "it fails": (look(gpu_check="failed", dns="ok"), False),
+    "another fails": (look(gpu_check="ok", dns="failed"), False),
+}
+
+
+@pytest.mark.parametrize(("verdicts", "expected"), WELL.values(), ids=WELL.keys())
+def test_well(verdicts: tuple[Verdict, ...], expected: bool) -> None:
+    """One look is enough, and an item that no reason names need not be told."""
+    assert health.well(verdicts, REASON, ITEMS) is expected
