@@ -34,7 +34,7 @@ class Policy:
     @staticmethod
     def of(recovery: Mapping[str, Any]) -> "Policy":
         """What the compiled site file's part `recovery` says of it."""
-        return Policy(recovery["queue_timeout_s"], recovery["nice"])
+        return Policy(*(recovery.get(name, 0) for name in ("queue_timeout_s", "nice")))
 
 
 def bounded(grant: Grant, queue: Queueing, wait_s: int, now: datetime) -> tuple[Grant, Fields]:

@@ -162,7 +162,7 @@ def test_its_time_is_up(cluster: Sandbox) -> None:
 
 def test_cancelled(cluster: Sandbox) -> None:
     """A scancel ends a hold at once."""
-    job = held(cluster, "cancelled")
+    job = held(cluster, "held-cancelled")
     start = time.monotonic()
     cluster.run(["scancel", str(job.id)])
     assert job.end() == "CANCELLED"
