@@ -153,6 +153,10 @@ class Attempts:
         if watcher and found:
             code = self._interrupted(watcher.guards, found)
             cause = found.cause if code else "itself"
+        elif (
+            watcher and code and not watcher.guards.alive
+        ):  # who had lost us may have ended its ranks: not its own doing
+            cause = "nodes"
         nodes: Mapping[str, Health] = health
         self.dirty = ()
         if code and options.retries and not launcher.told_to_end:
