@@ -109,7 +109,7 @@ def test_the_hooks_are_what_an_admin_deploys(cluster: Sandbox) -> None:
     text = cluster.run(["scontrol", "show", "config"]).stdout
     assert re.search(r"^Prolog\s*= /etc/slurm/slurm_plugin/hooks/prolog$", text, re.MULTILINE)
     compiled = json.loads(cluster.run(["cat", "/etc/slurm/slurm_plugin/compiled.json"], node="n1").stdout)
-    assert compiled["prechecks"]["gpu-check"] == {"device": "/dev/fakegpu%d", "count": 4, "tool": None}
+    assert compiled["prechecks"]["gpu-check"] == {"device": "/dev/fakegpu%d", "count": 4, "tool": None, "nvml": True}
 
 
 def test_syslog_of_a_node_is_kept(cluster: Sandbox) -> None:
