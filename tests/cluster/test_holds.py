@@ -134,9 +134,9 @@ def test_a_shell_at_a_terminal(cluster: Sandbox) -> None:
 
 def test_released(cluster: Sandbox, site: dict[str, Any]) -> None:
     """The job ends FAILED with the program's own code; the site's command has heard of the hold once, as alice."""
-    told = cluster.home("alice") / "told"
+    told = cluster.home("alice") / "heard"
     command = cluster.home("alice") / "notify"
-    command.write_text('#!/bin/sh\necho "$(id -un) $(hostname) $1 $2 $3" >>/home/alice/told\n')
+    command.write_text('#!/bin/sh\necho "$(id -un) $(hostname) $1 $2 $3" >>/home/alice/heard\n')
     command.chmod(0o755)
     site["notify"] = "/home/alice/notify"
     job = held(cluster, "released")

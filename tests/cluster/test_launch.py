@@ -268,7 +268,7 @@ def test_a_command_that_is_not_there_is_named(cluster: Sandbox, mode: str) -> No
 def test_a_program_is_told_its_attempt_and_its_checkpoint(cluster: Sandbox) -> None:
     """The first attempt is 0 and no restart; the checkpoint directory is absolute whatever the spec says."""
     command = "bash -c 'env | grep ^SLURM_PLUGIN_ | grep -v -e _LAUNCH= -e _BACKEND= | sort; echo at $MASTER_PORT'"
-    job = submit(cluster, "told-of", nodes=1, command=command, checkpoint="deep/checkpoints")
+    job = submit(cluster, "told", nodes=1, command=command, checkpoint="deep/checkpoints")
     assert job.end() == "COMPLETED"
     (port,) = [line.removeprefix("at ") for line in job.log.splitlines() if line.startswith("at ")]
     assert [line for line in job.log.splitlines() if line.startswith("SLURM_PLUGIN_")] == [
