@@ -16,8 +16,7 @@ MOST_BYTES = 1 << 20  # of a history that a stranger's command reads: thousands 
 def directory(workdir: Path, job_id: int) -> Path:
     """The job's directory, made where it is missing. Raises FileExistsError where somebody else has made it."""
     path = workdir.resolve() / OURS / str(job_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir(mode=0o755, exist_ok=True)  # whatever the umask: what stands in there is believed
+    path.mkdir(mode=0o755, parents=True, exist_ok=True)  # whatever the umask: what stands in there is believed
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():  # in a directory that many may write to
         raise FileExistsError(errno.EEXIST, "it is not yours, remove it or use another workdir", str(path))
