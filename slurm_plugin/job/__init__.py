@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     guard.add_argument("--supervisor", type=int, required=True, help="its pid there")
     guard.add_argument("--restart", type=int, required=True, help="the run of the job")
     guard.add_argument("--directory", required=True, help="the job's own directory")
-    guard.add_argument("--lost", type=float, default=60.0, help="seconds of silence after which a node is lost")
+    guard.add_argument("--lost", type=float, required=True, help="seconds of silence after which a node is lost")
     guard.add_argument("--no-kill", action="store_true", help="the job outlives its first node")
     prestart = verbs.add_parser("prestart", help="run on every node by supervise: the hooks beside the program")
     prestart.add_argument("--run-directory", required=True)

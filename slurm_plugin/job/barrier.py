@@ -1,7 +1,7 @@
 """The barrier: every node of the job reads root's report, checks as the job's user, and answers.
 
 The guards (`slurm_plugin.job.guard`) are asked; their step waits for every node's prolog, which makes it a barrier.
-`request` is one line for all of them, `answer` what each does with it, `answers` what became of that.
+`text` makes one line for all of them, `answer` what each does with it, `answers` what became of that.
 """
 
 import json

@@ -70,12 +70,11 @@ class Guard:
     told_at: float | None = None  # when Slurm said last that it ends the job
     state: str = ""  # the directory of what root remembers on this node
     frozen: bool = False  # whether the ranks are stopped
-    apart: deque[float] = field(
-        default_factory=lambda: deque(maxlen=BEATS_KEPT)
-    )  # our clock less the sender's, late or not
+    # Our clock less the sender's at the last beats, late ones or not.
+    apart: deque[float] = field(default_factory=lambda: deque(maxlen=BEATS_KEPT))
     turn_seen: bool = False  # whether it was this run's turn
     watch: int = -1  # the pipe from the one who looks whose turn it is
-    rest: bytes = field(default=b"")
+    rest: bytes = b""
 
     def serve(self) -> None:
         """Until the supervisor says bye, or the lease has run out."""
@@ -168,9 +167,8 @@ class Guard:
             self.watch = turn.watched(self.directory, self.restart)
         now = self.clock()
         self.apart.append(now - sent)
-        late_s = (
-            now - sent - min(self.apart)
-        )  # beats that queued up behind a cut come one by one, and say nothing of now
+        # Beats that queued up behind a cut come one by one, and say nothing of now.
+        late_s = now - sent - min(self.apart)
         if self.frozen:
             if late_s > FRESH_S:
                 return

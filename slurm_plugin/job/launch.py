@@ -32,7 +32,6 @@ class Launcher:
     def __init__(self) -> None:
         self.told_to_end = False
         self.told_to_save = 0.0  # when the last checkpoint signal came from outside, on the monotonic clock
-        self.cut_short = False  # whether the last command was ended by us
         self.out_of_memory = False  # whether Slurm said so of the last command
         self._process: subprocess.Popen[bytes] | None = None
         self._checkpoints = True
@@ -106,7 +105,7 @@ class Launcher:
     ) -> tuple[int, bool]:
         """The exit code, and whether it is srun's own, which was refused a step: then nothing has run."""
         self._process, self._early, self._checkpoints = None, [], checkpoints
-        self.cut_short = self.out_of_memory = False
+        self.out_of_memory = False
         if self.told_to_end:
             return 128 + signal.SIGTERM, False
         watched = Path(argv[0]).name == "srun"
@@ -125,7 +124,6 @@ class Launcher:
         watch = Watch(self._process.stderr) if self._process.stderr else None
         while not self._ends(LOOK_AT_NODES_S if look else None):
             if look and look():
-                self.cut_short = True
                 return 128 + signal.SIGTERM, False
         code = self._process.returncode
         code = 128 - code if code < 0 else code

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import prechecks
@@ -27,7 +27,6 @@ class Nodes:
     leased: bool = False  # whether the guards beat from their first answer on
     fenced_at: float = 0.0  # when ranks on nodes that were lost have surely ended, on the guards' clock
     _guards: Guards | None = None
-    _lost: dict[str, Health] = field(default_factory=dict)
 
     @property
     def guards(self) -> Guards:
@@ -37,7 +36,7 @@ class Nodes:
         return self._guards
 
     def ask(self, request: barrier.Request) -> barrier.Answers:
-        """Every node's answer to a question, in the log too."""
+        """Every node's answer to a question."""
         if self._guards is not None and not self._guards.alive:
             self._anew(self._guards.hosts)
         guards = self.guards

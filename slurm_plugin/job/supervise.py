@@ -19,7 +19,7 @@ from hostfiles.environment import number
 from slurm_plugin import after_run, compiled, grant, token
 from slurm_plugin.decide import BAD, IN_A_ROW, Action, Attempt, Health, Wish, decide
 from slurm_plugin.job import controller, files, hold, itself, saved, turn
-from slurm_plugin.job.attempt import Attempts
+from slurm_plugin.job.attempt import ENDED_BY_SLURM, Attempts
 from slurm_plugin.job.guard import LOST_S
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
@@ -130,13 +130,13 @@ class Supervisor:
         try:
             while True:
                 if self.options.retries and not self._take_turn():
-                    return Action("finish", 143, "a later run of this job has begun")
+                    return Action("finish", ENDED_BY_SLURM, "a later run of this job has begun")
                 action = self._one(reason)
                 if action.kind != "again":
                     return action
                 reason = self._prepare_again(action)
                 if self.launcher.told_to_end:
-                    return Action("finish", 143, "it was told to end before the program started again")
+                    return Action("finish", ENDED_BY_SLURM, "it was told to end before the program started again")
         finally:
             self.nodes.close(self.attempts.dirty)
 
@@ -194,10 +194,8 @@ class Supervisor:
 
     def _prepare_again(self, action: Action) -> str:
         """Between two attempts in this allocation. Returns why there is another one."""
-        say(
-            f"error,exiting: attempt {self.run.attempt}: {action.reason};"
-            f" the program starts again on {nodelist.fold(action.nodes)}"
-        )
+        where = nodelist.fold(action.nodes)
+        say(f"error,exiting: attempt {self.run.attempt}: {action.reason}; the program starts again on {where}")
         self.again += 1
         try:
             job = self.door.job(self.run.job_id)
@@ -206,7 +204,6 @@ class Supervisor:
             say(f"could not tell Slurm of this restart: {error}")
         self.nodes.give_back(action.leave_out, self.attempts.dirty)
         self.run = replace(self.run, attempt=self.run.attempt + 1)
-        where = nodelist.fold(action.nodes)
         say(f"attempt {self.run.attempt} of job {self.run.job_id} on {where}: restarted because {action.reason}")
         return action.reason
 

@@ -25,22 +25,21 @@ def wipe(job_id: int, directory: str, keep: Collection[int], deadline_s: float) 
     """
     end, clear = time.monotonic() + deadline_s, 0
     while clear < LOOKS:
-        found = list(of_job(job_id, directory, keep))
+        found = signal_all(job_id, directory, keep, signal.SIGKILL)
         clear = 0 if found else clear + 1
-        for pid in found:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
         if found and time.monotonic() > end:
-            return len(found)
+            return found
         time.sleep(PAUSE_S)
     return 0
 
 
-def signal_all(job_id: int, directory: str, keep: Collection[int], number: int) -> None:
-    """Send a signal to everything of this job that is not spared."""
-    for pid in list(of_job(job_id, directory, keep)):
+def signal_all(job_id: int, directory: str, keep: Collection[int], number: int) -> int:
+    """Send a signal to everything of this job that is not spared; how many processes that were."""
+    found = list(of_job(job_id, directory, keep))
+    for pid in found:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+    return len(found)
 
 
 def of_job(job_id: int, directory: str, keep: Collection[int]) -> Iterator[int]:
