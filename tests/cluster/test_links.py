@@ -1,6 +1,5 @@
 """The link of a real machine, cut and healed between two jobs: each machine of the sandbox sees its own interfaces."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import load
 from tests.cluster.command import until
 from tests.cluster.jobs import reasons
+from tests.cluster.sites import changing
 
 pytestmark = pytest.mark.cluster
 
@@ -22,16 +20,9 @@ LOST = "eth0: carrier_down_count +1 in "
 @pytest.fixture
 def strict(cluster: Sandbox, tmp_path: Path) -> Iterator[Sandbox]:
     """Every job's nodes must not have lost their link in the last hour; the site is as it was again after the test."""
-    etc = cluster.directory / "etc/slurm"
-    file = tmp_path / "site.yaml"
-    own = "  mandatory: [nic]\n  nic: {interfaces: [eth0], link_losses: 0, mtu: 1500}\n"
-    file.write_text((etc / "slurm_plugin.yaml").read_text().rstrip() + f"\n{own}")
-    shutil.copytree(etc / "slurm_plugin", tmp_path / "whole")
-    render_site(load(file), tmp_path / "strict")
-    shutil.copytree(tmp_path / "strict", etc / "slurm_plugin", dirs_exist_ok=True)
-    yield cluster
-    shutil.rmtree(etc / "slurm_plugin")
-    shutil.copytree(tmp_path / "whole", etc / "slurm_plugin")
+    with changing(cluster, tmp_path) as change:
+        change({"mandatory": ["nic"], "nic": {"interfaces": ["eth0"], "link_losses": 0, "mtu": 1500}})
+        yield cluster
 
 
 def test_a_link_that_was_lost_between_two_jobs_drains_its_node(strict: Sandbox) -> None:
