@@ -12,7 +12,7 @@
 | pending or running again, not counted | | Count: nodes, deadline and the count in one update |
 | running again, or EXPEDITING; counted | | Drop |
 | pending, counted | held by Slurm, because too many of its starts failed | Unhold |
-| pending, counted | for less than `settle_s` (`SETTLE_AFTER_DEATH_S`) | Wait: a node may hold the old credential |
+| pending, counted | less than `settle_s` ago, or `SETTLE_AFTER_DEATH_S` | Wait: a node may hold the old credential |
 | pending, counted | for long enough | Start |
 """
 

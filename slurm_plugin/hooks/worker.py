@@ -8,7 +8,7 @@ import fcntl
 import os
 import syslog
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +20,14 @@ from slurm_plugin.after_run import WAITING, Amend, Cancel, Count, Drop, Ended, S
 from slurm_plugin.hooks import spool
 from slurm_plugin.queueing import Policy
 from slurm_plugin.slurm import Job, Slurm, SlurmError, connect, releases
+from slurm_plugin.slurm.releases import Release
 
-# How often Slurm is asked: quickly for a few jobs, once a second however many there are, and seldom where nothing has
-# happened for a while (a job stays COMPLETING for as long as a node of its does not answer).
+# How often Slurm is asked: quickly for a few jobs, above all after a change, as most of them complete within a moment;
+# once a second however many there are; and seldom where nothing has happened for a while (a job stays COMPLETING for
+# as long as a node of its does not answer).
 FEW, FEW_EVERY_S, MANY_EVERY_S = 8, 0.25, 1.0
+FRESH_S, FRESH_EVERY_S = 1.0, 0.1
+SOON_S = 0.001
 QUIET_AFTER_S, QUIET_EVERY_S = 15.0, 5.0
 
 
@@ -64,13 +68,14 @@ def serve(
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    wall: Callable[[], float] = time.time,
 ) -> None:
     """Deal with every entry, then end; do nothing where another worker is at it."""
     while any(directory.glob("[0-9]*.json")):
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _empty(directory, door, policy, clock, sleep)
+            _empty(directory, door, policy, clock=clock, sleep=sleep, wall=wall)
         except BlockingIOError:
             return
         finally:
@@ -78,13 +83,19 @@ def serve(
 
 
 def _empty(
-    directory: Path, door: Slurm, policy: Policy, clock: Callable[[], float], sleep: Callable[[float], None]
+    directory: Path,
+    door: Slurm,
+    policy: Policy,
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+    wall: Callable[[], float],
 ) -> None:
-    pending: dict[int, float] = {}  # job -> when it was first seen pending
+    pending: dict[int, tuple[float, float]] = {}  # job -> when it was first seen pending, how long it settles from then
     before: tuple[list[Ended], int] = ([], 0)  # what waited, and how many of it were pending
     changed = clock()
     named: set[int] = set()
-    settle_s = _settle_s(door)
+    release = _release(door)
     while waiting := list(spool.entries(directory)):
         with _tried_again():
             jobs = door.jobs([ended.job_id for ended in waiting])
@@ -102,14 +113,15 @@ def _empty(
                     continue
                 job = jobs.get(ended.job_id)
                 if job and job.state in WAITING:
-                    pending.setdefault(job.id, clock())
+                    pending.setdefault(job.id, (clock(), release.settles_in(wall())))
+                since, settle_s = pending.get(ended.job_id, (clock(), 0.0))
                 with _tried_again():  # each by itself: a job that Slurm refuses to change holds up no other
                     step = after_run.step(
                         ended,
                         job,
                         nodes,
                         nodelist.expand(job.excluded) if job and job.excluded else (),
-                        clock() - pending.get(ended.job_id, clock()),
+                        clock() - since,
                         settle_s=settle_s,
                         queue=queues.get(ended.job_id) if wants[ended][1] else after_run.NO_BOUNDS,
                         policy=policy,
@@ -121,23 +133,27 @@ def _empty(
                         spool.remove(directory, ended)
         if (waiting, len(pending)) != before:
             before, changed = (waiting, len(pending)), clock()
-        _rest(directory, waiting, _pause(len(waiting), clock() - changed), sleep)
+        settled = [settle_s - (clock() - since) for since, settle_s in pending.values()]
+        _rest(directory, waiting, _pause(len(waiting), clock() - changed, settled), sleep)
 
 
-def _settle_s(door: Slurm) -> float:
-    """As this Slurm's release needs it; the longest where that cannot be told."""
+def _release(door: Slurm) -> Release:
+    """What is known of this Slurm; where that cannot be told, of the release whose jobs settle for longest."""
     try:
         known = releases.of(door.version())
     except SlurmError:
         known = None
-    return known.settle_s if known else max(release.settle_s for release in releases.RELEASES)
+    return known or max(releases.RELEASES, key=lambda release: release.settle_s)
 
 
-def _pause(waiting: int, quiet_s: float) -> float:
-    """Seconds until the next look."""
+def _pause(waiting: int, quiet_s: float, settled: Iterable[float]) -> float:
+    """Seconds until the next look. `settled`: in how many seconds each pending job has settled."""
     if quiet_s > QUIET_AFTER_S:
         return QUIET_EVERY_S
-    return FEW_EVERY_S if waiting <= FEW else MANY_EVERY_S
+    if waiting > FEW:
+        return MANY_EVERY_S
+    usual = FEW_EVERY_S if quiet_s > FRESH_S else FRESH_EVERY_S
+    return min([usual, *(max(seconds, SOON_S) for seconds in settled if seconds > 0)])
 
 
 def _rest(directory: Path, waiting: Sequence[Ended], seconds: float, sleep: Callable[[float], None]) -> None:

@@ -268,10 +268,8 @@ def test_fields_of_an_attempt() -> None:
 def test_settle_times() -> None:
     """Both times are the code's."""
     text = page("contract.md")
-    *waits, none = RELEASES
-    shown = ", ".join(f"{release.settle_s} s on {release.name}" for release in waits)
-    assert f"`settle_s` of the release ([slurm.md](slurm.md)), {shown}, none on {none.name}" in text
-    assert none.settle_s == 0
+    shown = ", ".join(f"{release.settling} on {release.name}" for release in RELEASES)
+    assert f"what the release needs ([slurm.md](slurm.md)): {shown}" in text
     assert f"`SETTLE_AFTER_DEATH_S`, {after_run.SETTLE_AFTER_DEATH_S} s" in text
 
 
@@ -288,7 +286,7 @@ def test_releases() -> None:
             str(release.launch_failure_limit or "no limit"),
             yes[release.lua_error_refuses_job],
             yes[release.reconfigure_starts_epilog_slurmctld],
-            f"{release.settle_s} s" if release.settle_s else "none",
+            release.settling,
             yes[release.expedited_requeue],
         ]
 

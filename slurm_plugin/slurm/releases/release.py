@@ -1,6 +1,10 @@
 """What differs between releases of Slurm, as a record: one field for each difference that matters to us."""
 
 from dataclasses import dataclass
+from typing import Final
+
+# Until the next second has surely begun: a margin for a clock that is being adjusted.
+SECOND_S: Final = 1.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,19 @@ class Release:
     # Whether an EpilogSlurmctld that was not set when slurmctld started runs after `scontrol reconfigure`.
     reconfigure_starts_epilog_slurmctld: bool
     # How many seconds a requeued job must have been pending before it may start on nodes of its last run, whose slurmd
-    # still knows the revoked credential.
+    # still knows the revoked credential; and whether the next second of the controller's clock must have begun.
     settle_s: float
+    settle_second: bool
     # Whether `--requeue=expedite` exists (and is granted where SlurmctldParameters=enable_expedited_requeue is set).
     expedited_requeue: bool
+
+    def settles_in(self, pending_at: float) -> float:
+        """Seconds until a requeued job may start, from `pending_at` on, when the controller's clock sees it pending."""
+        return max(self.settle_s, SECOND_S - pending_at % 1 if self.settle_second else 0.0)
+
+    @property
+    def settling(self) -> str:
+        """How long that is, in words."""
+        if self.settle_s:
+            return f"{self.settle_s} s"
+        return "until the next second" if self.settle_second else "none"

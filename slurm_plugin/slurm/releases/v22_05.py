@@ -4,9 +4,9 @@
 - squeue prints exit_code as a wait status: 1792 for exit 7.
 - `squeue -O` does not know ExcNodes; `squeue -o %x` does.
 - RESUME of a drained idle node removes the reason. The node then counts as not responding until it answers once more.
-- A requeued job that starts within a second on a node of its last run fails there ("Job credential revoked"). Within
-  two seconds its prolog may be left out there, and the node is drained after 20 s: slurmd forgets revoked credentials
-  at most every other second (_clear_expired_job_states in src/common/slurm_cred.c; gone with 23.02).
+- A requeued job that starts in the second of its end on a node of its last run fails there ("Job credential revoked").
+  Within two seconds its prolog may be left out there, and the node is drained after 20 s: slurmd forgets revoked
+  credentials at most every other second (_clear_expired_job_states in src/common/slurm_cred.c; gone with 23.02).
 - PrologFlags=DeferBatch does not imply Alloc: alone, only the first node's prolog runs.
 - With nohold_on_prolog_fail a job whose prologs fail is requeued without any limit; MaxBatchRequeue does not exist.
 - A runtime error in job_submit.lua lets the job through.
@@ -30,6 +30,7 @@ RELEASE: Final = Release(
     launch_failure_limit=None,
     lua_error_refuses_job=False,
     reconfigure_starts_epilog_slurmctld=False,
-    settle_s=2.2,
+    settle_s=2.0,
+    settle_second=True,
     expedited_requeue=False,
 )

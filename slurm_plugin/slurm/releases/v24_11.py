@@ -3,7 +3,8 @@
 - Prolog has SLURM_JOB_NODELIST beside SLURM_NODELIST.
 - squeue prints exit_code as code:signal, 7:0.
 - RESUME of a drained idle node keeps the reason, and an empty one does not clear it: an idle node may show a stale one.
-- A requeued job that starts within a second on a node of its last run fails there, and the node is drained.
+- A requeued job that starts in the second of its end on a node of its last run fails there, and the node is drained:
+  credentials are revoked as of a whole second (cred_handle_reissue in src/slurmd/slurmd/cred_context.c).
 - PrologFlags=DeferBatch does not imply Alloc.
 - The fifth failed prolog of a job holds it (MaxBatchRequeue): state REQUEUE_HOLD, priority 0. Its owner may not release
   it, SlurmUser may; the count then begins again.
@@ -27,6 +28,7 @@ RELEASE: Final = Release(
     launch_failure_limit=5,
     lua_error_refuses_job=False,
     reconfigure_starts_epilog_slurmctld=True,
-    settle_s=1.2,
+    settle_s=0.0,
+    settle_second=True,
     expedited_requeue=False,
 )

@@ -28,5 +28,6 @@ RELEASE: Final = Release(
     lua_error_refuses_job=True,
     reconfigure_starts_epilog_slurmctld=True,
     settle_s=0.0,
+    settle_second=False,
     expedited_requeue=True,
 )
