@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import slurm_plugin
 from slurm_plugin import archive, siteconfig, trust
@@ -47,7 +48,7 @@ def render_site(
     _plain("root", root)
     if not inside:
         trusted_interpreter(Path(config.python))
-    values = {
+    values: dict[str, Any] = {
         "version": slurm_plugin.__version__,
         "root": root,
         "archive": ARCHIVE,

@@ -1,0 +1,110 @@
+"""Templates: a site's own in the place of ours, and where each line of a script comes from."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin import templates
+from slurm_plugin.errors import UsageError
+
+VALUES = {
+    "directives": ("--nodes=2", "--time=5"), "job": "j", "mode": "single", "nodes": 2, "slots": 1, "source": "JOB.yaml",
+    "env": (("A", "two\nlines"),), "workdir": "/w", "note": "", "launch": "", "slurm_plugin": "/bin/slurm-plugin",
+    "options": (), "retries": 0, "infiniband": "auto", "checkpoint": "", "command": "true",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    """No environment of another test."""
+    templates.environment.cache_clear()
+
+
+def own(site: Path, name: str, text: str) -> Path:
+    """A template of the site's own."""
+    file = site / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def test_without_any(tmp_path: Path) -> None:
+    """Ours hold where the site has none, or no directory for them."""
+    ours = templates.render("job/single.sh.j2", site=None, **VALUES)
+    assert ours.startswith("#!/bin/bash\n#SBATCH --nodes=2\n")
+    assert templates.render("job/single.sh.j2", site=tmp_path / "none", **VALUES) == ours
+    templates.environment.cache_clear()
+    own(tmp_path, "job/pytorch.sh.j2", "of another mode")
+    assert templates.render("job/single.sh.j2", site=tmp_path, **VALUES) == ours
+
+
+def test_in_the_place_of_ours(tmp_path: Path) -> None:
+    """The whole of it, for one mode; or the base of all."""
+    own(tmp_path, "job/single.sh.j2", "#!/bin/bash\n{{ command }}\n")
+    assert templates.render("job/single.sh.j2", site=tmp_path, **VALUES) == "#!/bin/bash\ntrue\n"
+    templates.environment.cache_clear()
+    own(tmp_path, "job/base.sh.j2", "base {% block environment %}{% endblock %}\n")
+    assert templates.render("job/script.sh.j2", site=tmp_path, **VALUES).startswith("base ")
+
+
+def test_a_block_of_ours(tmp_path: Path) -> None:
+    """A site adds what it needs and keeps the rest, ours under another name."""
+    text = '{% extends "shipped/job/base.sh.j2" %}\n{% block environment %}\nmodule load cuda\n{% endblock %}\n'
+    own(tmp_path, "job/base.sh.j2", text)
+    script = templates.render("job/single.sh.j2", site=tmp_path, **VALUES)
+    assert "\nmodule load cuda\n" in script
+    assert script.replace("module load cuda\n", "") == templates.render("job/base.sh.j2", site=None, **VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("one\n{{ nothing }}\n", "'nothing' is undefined"),
+        ("one\n{% endfor %}\n", "line 2: Encountered unknown tag 'endfor'"),
+        ('{% extends "job/none.j2" %}\n', "found no job/none.j2"),
+    ],
+)
+def test_a_mistake(tmp_path: Path, text: str, said: str) -> None:
+    """What is wrong and where, and what to compare it with."""
+    own(tmp_path, "job/single.sh.j2", text)
+    with pytest.raises(UsageError) as caught:
+        templates.render("job/single.sh.j2", site=tmp_path, **VALUES)
+    assert said in str(caught.value)
+    assert "single.sh.j2" in str(caught.value)
+    assert str(templates.templates_directory()) in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+@pytest.mark.parametrize("what", ["owner", "mode", "directory"])
+def test_one_that_others_can_change(tmp_path: Path, what: str) -> None:
+    """It would be a script of every user, and of root."""
+    file = own(tmp_path, "job/single.sh.j2", "true\n")
+    if what == "owner":
+        os.chown(file, 20001, 0)
+    elif what == "mode":
+        file.chmod(0o646)
+    else:
+        file.parent.chmod(0o777)
+    with pytest.raises(UsageError, match="can be changed by others than root") as caught:
+        templates.render("job/single.sh.j2", site=tmp_path, **VALUES)
+    assert "chmod go-w" in str(caught.value)
+
+
+def test_where_lines_come_from(tmp_path: Path) -> None:
+    """Every line has its file and line there; those of a value have the line that it stands in."""
+    text = '{% extends "shipped/job/base.sh.j2" %}\n{% block environment %}\n\nmodule load cuda\n{% endblock %}\n'
+    file = own(tmp_path, "job/base.sh.j2", text)
+    lines = templates.traced("job/single.sh.j2", site=tmp_path, **VALUES)
+    assert [line for line, _ in lines] == templates.render("job/single.sh.j2", site=tmp_path, **VALUES).splitlines()
+    origins = dict(lines)
+    base = templates.templates_directory() / "job/base.sh.j2"
+    numbered = {line: number for number, line in enumerate(base.read_text().splitlines(), 1)}
+    assert origins["module load cuda"] == f"{file}:4"
+    assert origins["#!/bin/bash"] == f"{base}:1"
+    assert origins["#SBATCH --nodes=2"] == origins["#SBATCH --time=5"] == f"{base}:3"
+    assert (
+        origins["export A='two"] == origins["lines'"] == f"{base}:{numbered['export {{ variable }}={{ value | sh }}']}"
+    )
+    assert origins["set -euo pipefail"] == f"{base}:{numbered['set -euo pipefail']}"
+    assert all(origin for _, origin in lines)
