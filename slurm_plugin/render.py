@@ -104,10 +104,15 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
         yield f"--hang-timeout={durations.seconds(spec.hang_timeout)}"
 
 
+def node_count(spec: Spec) -> str:
+    """How many nodes are asked for, spares included: `5`, or `2-5`."""
+    most = spec.nodes + spec.spares
+    return str(most) if spec.least == spec.nodes else f"{spec.least}-{most}"
+
+
 def _directives(spec: Spec, workdir: str) -> Iterator[str]:
     yield directive("job-name", spec.name)
-    most = spec.nodes + spec.spares
-    yield directive("nodes", most if spec.least == spec.nodes else f"{spec.least}-{most}")
+    yield directive("nodes", node_count(spec))
     yield directive("ntasks-per-node", spec.slots)
     if spec.accelerators.count:
         yield directive("gres", f"{spec.accelerators.kind}:{spec.accelerators.count}")

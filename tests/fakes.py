@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from hostfiles import nodelist
-from slurm_plugin.slurm import Job, JobNotFoundError, Node, Queueing, SlurmError, Steps
+from slurm_plugin.slurm import Forecast, Job, JobNotFoundError, Node, Queueing, SlurmError, Steps
 
 _FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded"}
 
@@ -38,6 +38,10 @@ class FakeSlurm:
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
         self._change("submit", script)
         return 1
+
+    def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
+        self._refuse("forecast", None)
+        return Forecast()
 
     def job(self, job_id: int) -> Job:
         if job_id not in self.known_jobs:

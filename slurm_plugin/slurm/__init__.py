@@ -128,6 +128,16 @@ class Node(
         return self.reason if self.states & OUT_OF_SERVICE else ""
 
 
+class Forecast(namedtuple("Forecast", "start_time nodes partition refused", defaults=(None, "", "", ""))):
+    """When Slurm would start a job, as things are; where it would not, what it says."""
+
+    __slots__ = ()
+    start_time: "datetime | None"
+    nodes: str  # a node list expression
+    partition: str
+    refused: str
+
+
 Steps = Literal["steps", "batch", "all"]
 
 
@@ -138,6 +148,9 @@ class Slurm(Protocol):
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
         """Submit a batch script as the caller and return the job id."""
+
+    def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
+        """When a batch script would start. Nothing is submitted; job_submit.lua has its say."""
 
     def job(self, job_id: int) -> Job:
         """One job; `JobNotFoundError` once Slurm has forgotten it."""

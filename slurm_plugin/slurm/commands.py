@@ -17,7 +17,7 @@ from typing import Final
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import Job, Node, Queueing, SlurmError, Steps, purpose, records
+from slurm_plugin.slurm import Forecast, Job, Node, Queueing, SlurmError, Steps, purpose, records
 from slurm_plugin.slurm.patience import Patience
 from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
 from slurm_plugin.slurm.purpose import Purpose
@@ -79,6 +79,12 @@ class Commands:
                 f"sbatch answered {out.strip()!r} in place of a job id\n  look for the job with: squeue --me"
             )
         return int(number)
+
+    def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
+        """When a batch script would start, by `sbatch --test-only`, which says it on stderr."""
+        local = {"SLURM_TIME_FORMAT": "standard"}  # in the caller's own zone, in which the script's --begin is, too
+        command = Command(["sbatch", "--test-only", *arguments], script, directory, local)
+        return self._patience.ask(lambda: self._forecast(command), repeatable=True)
 
     def job(self, job_id: int) -> Job:
         """One job; `JobNotFoundError` once Slurm has forgotten it."""
@@ -194,6 +200,16 @@ class Commands:
             return " is UP" in self._said(Command(["scontrol", "ping"]), purpose.PING)
         except SlurmError:
             return False
+
+    def _forecast(self, command: Command) -> Forecast:
+        (result,) = self._run([command], time.monotonic() + self._deadline_s)
+        if result.code and not _AWAY.search(result.err):
+            return Forecast(refused=result.err.strip() or f"exit code {result.code}, no message")
+        self._checked("sbatch", result, purpose.FORECAST)
+        found = records.forecast(result.err)
+        if found is None:
+            raise purpose.FORECAST.refused("sbatch", result.err.strip() or "nothing")
+        return found
 
     def _jobs(self, job_ids: Sequence[int] | None) -> dict[int, Job]:
         end = time.monotonic() + self._deadline_s

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from slurm_plugin import durations
-from slurm_plugin.slurm import ENDED, UNKNOWN, Job, Node, Queueing, SlurmError
+from slurm_plugin.slurm import ENDED, UNKNOWN, Forecast, Job, Node, Queueing, SlurmError
 
 # Fields of squeue, the ones that Slurm and its administrators write, and the ones that hold users' words. The width 0
 # means the whole text, on every release.
@@ -38,6 +38,12 @@ _REASON = re.compile(r" Reason=(.*?) \[([^\[\] ]*)@([0-9T:-]+)\](?=\s*$| {8}| \w
 _BARE_REASON = re.compile(r" Reason=(.*?)(?: (?:Comment|Extra|ReservationName)=.*)?\s*$", re.DOTALL)
 _COMMENT = re.compile(r" Comment=(.*?)(?: (?:Extra|InstanceId|InstanceType|ReservationName)=.*)?\s*$", re.DOTALL)
 _MORE_LINES = " " * 8  # of a reason
+# slurm_submit_batch_job's answer as sbatch prints it for --test-only; 26.05 has a word more behind the time.
+_FORECAST = re.compile(
+    r"^sbatch: Job \d+ to start at (?P<start>\S+)(?: \w+)? using \d+ processors on nodes (?P<nodes>\S+)"
+    r"(?: in partition (?P<partition>\S+))?$",
+    re.MULTILINE | re.ASCII,
+)
 _STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
 _WAIT_STATUS_BITS = 8
 
@@ -124,6 +130,18 @@ def queueing(text: str) -> dict[int, Queueing]:
         name = f"{array}_{task}" if task.isdigit() else ""
         found[int(number)] = Queueing(_seconds(limit), _seconds(least) or 0, utc(deadline), int(nice), name)
     return found
+
+
+def forecast(text: str) -> Forecast | None:
+    """What `sbatch --test-only` says on stderr, behind whatever job_submit.lua has said; None where it says no time."""
+    found = _FORECAST.search(text)
+    if found is None:
+        return None
+    try:
+        start = datetime.fromisoformat(found["start"]).astimezone(UTC)
+    except ValueError:
+        return None
+    return Forecast(start, found["nodes"], found["partition"] or "")
 
 
 def _seconds(text: str) -> int | None:
