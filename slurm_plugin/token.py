@@ -21,6 +21,7 @@ INFINIBAND = ("auto", "yes", "no")
 _OPENS, _CLOSES = f"[{VERSION};", "]"
 _CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_=;.,-")
 _MAX_DIGITS = 6
+_MAX_JOB_DIGITS = 10  # Slurm's own are of 32 bits
 _MOST = 10**_MAX_DIGITS - 1
 
 
@@ -41,7 +42,11 @@ class Had(namedtuple("Had", "run nodes")):
 
 
 class Token(
-    namedtuple("Token", "retries infiniband mark again queue_timeout_s had", defaults=(0, "auto", None, 0, None, None))
+    namedtuple(
+        "Token",
+        "retries infiniband mark again queue_timeout_s had any_of",
+        defaults=(0, "auto", None, 0, None, None, ()),
+    )
 ):
     """What a job asks of the hooks, and what its supervisor tells them."""
 
@@ -52,11 +57,14 @@ class Token(
     again: int  # restarts inside its allocations so far, over all runs
     queue_timeout_s: int | None  # how long it may wait after a requeue of ours; 0: any time; None: as the site says
     had: Had | None  # of the run that began last
+    any_of: tuple[int, ...]  # the jobs that were submitted together, this one among them, for one of them to run
 
     def __str__(self) -> str:
         parts = [VERSION, f"retries={self.retries}", f"ib={self.infiniband}"]
         if self.queue_timeout_s is not None:
             parts.append(f"q={self.queue_timeout_s}")
+        if self.any_of:
+            parts.append("any=" + ",".join(map(str, self.any_of)))
         if self.again:
             parts.append(f"again={self.again}")
         if self.had:
@@ -108,7 +116,9 @@ def _token(fields: dict[str, str]) -> Token | None:
     wait_s = int(numbers[3]) if "q" in fields else None
     run, _, count = fields.get("had", "").partition(".")
     had = Had(int(run), int(count)) if _number(run) and _number(count) else None
-    return Token(retries, infiniband, mark, int(numbers[2]), wait_s, had)
+    jobs = [part for part in fields.get("any", "").split(",") if part]
+    any_of = tuple(map(int, jobs)) if all(part.isdigit() and len(part) <= _MAX_JOB_DIGITS for part in jobs) else ()
+    return Token(retries, infiniband, mark, int(numbers[2]), wait_s, had, any_of)
 
 
 def marked(comment: str, mark: Mark) -> str:
@@ -132,6 +142,11 @@ def counted(comment: str, *, again: int) -> str:
 def began(comment: str, had: Had) -> str:
     """The comment with its token telling how many nodes a run has, everything else kept. Raises as `counted`."""
     return _written(comment, _held(comment)._replace(had=had))
+
+
+def grouped(comment: str, jobs: tuple[int, ...]) -> str:
+    """The comment with its token naming the jobs of which one is to run, everything else kept. Raises as `counted`."""
+    return _written(comment, _held(comment)._replace(any_of=jobs))
 
 
 def _held(comment: str) -> Token:

@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--no-kill", action="store_true", help="Slurm keeps the job when a node of it is lost")
     supervise.add_argument("--grace", type=float, default=0.0, help="seconds to save, when its nodes or its time end")
     supervise.add_argument("--hang-timeout", type=float, default=0.0, help="seconds without a word; 0: for ever")
+    supervise.add_argument("--any-of", action="store_true", help="one of several jobs, of which one is to run")
     supervise.add_argument("--infiniband", choices=("auto", "yes", "no"), default="auto")
     supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
     supervise.add_argument("--hold", type=int, default=0, metavar="S", help="keep the nodes so long after a failure")

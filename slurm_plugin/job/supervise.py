@@ -18,7 +18,7 @@ from hostfiles import HostfileError, nodelist
 from hostfiles.environment import number
 from slurm_plugin import after_run, compiled, grant, token
 from slurm_plugin.decide import BAD, IN_A_ROW, Action, Attempt, Health, Wish, decide
-from slurm_plugin.job import controller, files, hold, itself, saved, turn
+from slurm_plugin.job import choice, controller, files, hold, itself, saved, turn
 from slurm_plugin.job.attempt import ENDED_BY_SLURM, Attempts
 from slurm_plugin.job.guard import LOST_S
 from slurm_plugin.job.launch import Launcher
@@ -53,6 +53,8 @@ def main(options: argparse.Namespace) -> int:
         door = connect(say=say)
         environ = counted(os.environ, door)
         run = from_environment(environ, options.slots)
+        if options.any_of and not choice.is_mine(door, run.job_id, launcher):
+            return choice.LOSER
         supervisor = Supervisor(options, run, site, door, environ=environ, launcher=launcher)
         action = supervisor.supervise()
     return supervisor.act(action)

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.token import MAX_BYTES, MAX_COMMENT_BYTES, MAX_RETRIES, Had, Mark, Token, began, counted, find, marked
+from slurm_plugin.token import (
+    MAX_BYTES,
+    MAX_COMMENT_BYTES,
+    MAX_RETRIES,
+    Had,
+    Mark,
+    Token,
+    began,
+    counted,
+    find,
+    grouped,
+    marked,
+)
 from tests.comments import ACCEPTED, REFUSED
 
 TOKENS = st.builds(
@@ -18,6 +30,7 @@ TOKENS = st.builds(
     again=st.integers(0, 999_999),
     queue_timeout_s=st.none() | st.integers(0, 999_999),
     had=st.none() | st.builds(Had, st.integers(0, 999_999), st.integers(0, 999_999)),
+    any_of=st.lists(st.integers(1, 2**32), max_size=8).map(tuple),
 )
 
 
@@ -37,8 +50,19 @@ def test_refused(comment: str) -> None:
 
 def test_every_field() -> None:
     """Restarts, InfiniBand, the wait, restarts in place and the mark are read; a later version's key is passed over."""
-    found = find("x [sp1;retries=3;ib=no;q=60;again=4;run=2;x=0,5,11;new=1] y")
-    assert found == Token(3, "no", Mark(2, (0, 5, 11)), 4, 60)
+    found = find("x [sp1;retries=3;ib=no;q=60;any=12,13;again=4;run=2;x=0,5,11;new=1] y")
+    assert found == Token(3, "no", Mark(2, (0, 5, 11)), 4, 60, None, (12, 13))
+
+
+@pytest.mark.parametrize("jobs", ["", "12,x", "12.13", "12345678901", "-1"])
+def test_jobs_that_are_none(jobs: str) -> None:
+    """A list that is none of ours names no jobs; the rest of the token counts."""
+    assert find(f"[sp1;retries=3;any={jobs}]") == Token(3)
+
+
+def test_jobs_of_which_one_runs() -> None:
+    """They are written into a comment that is there; everything else stays."""
+    assert grouped("a [sp1;retries=3;ib=auto;q=60] b", (12, 13)) == "a [sp1;retries=3;ib=auto;q=60;any=12,13] b"
 
 
 def test_mark_needs_its_run() -> None:
