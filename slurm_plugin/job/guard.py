@@ -40,7 +40,7 @@ EOF_S = 5.0  # from the supervisor's end until the ranks are ended, where Slurm 
 WIPE_S = 10.0
 ANSWERS_A_BEAT = 64  # guards that answer one beat, more of large jobs: the rest have their turn at the next ones
 LONGEST_PERIOD = 8  # beats until every guard has had its turn, however many there are
-# For how long after that silence ranks may still run: those beside a supervisor that is cut off, alone with its node.
+# For how long ranks may run on after `lost_s` of silence: those beside a supervisor that is cut off alone.
 # It has missed every guard's turn by then, beats no more, and the lease there runs out.
 CUT_OFF_S = LONGEST_PERIOD * BEAT_S + LEASE_S
 BEATS_KEPT = 30  # the quickest of the last ones tells how far the two clocks are apart
