@@ -65,6 +65,7 @@ class Guard:
     supervisor: int = 0
     index: int = 0
     nodes: int = 1
+    cluster: str = ""  # its name, for the turn
     clock: Callable[[], float] = time.monotonic
     lease_ends: float | None = None  # None until the first beat: nothing runs yet
     ended: bool = False  # stdin has come to its end
@@ -123,7 +124,7 @@ class Guard:
             self._end_ranks()
             self._say("turn", self.restart)
         else:
-            self.watch = turn.watched(self.directory, self.restart, seen=self.turn_seen)
+            self.watch = turn.watched(self.directory, self.restart, self.cluster, seen=self.turn_seen)
 
     def _wait_s(self) -> float | None:
         if self.lease_ends is None:
@@ -167,7 +168,7 @@ class Guard:
 
     def _beat(self, number: int, sent: float) -> None:
         if self.lease_ends is None and self.first:
-            self.watch = turn.watched(self.directory, self.restart)
+            self.watch = turn.watched(self.directory, self.restart, self.cluster)
         now = self.clock()
         self.apart.append(now - sent)
         # Beats that queued up behind a cut come one by one, and say nothing of now.
@@ -208,7 +209,9 @@ class Guard:
             self.told_at = self.clock()
 
 
-def main(first: str, supervisor: int, restart: int, directory: str, *, no_kill: bool, lost_s: float) -> int:
+def main(
+    first: str, supervisor: int, restart: int, directory: str, *, cluster: str, no_kill: bool, lost_s: float
+) -> int:
     """The guard of this node. `no_kill`: whether Slurm keeps the job where its first node is gone."""
     environ = os.environ
     node = environ["SLURMD_NODENAME"]
@@ -221,6 +224,7 @@ def main(first: str, supervisor: int, restart: int, directory: str, *, no_kill: 
         supervisor=supervisor,
         index=int(environ.get("SLURM_PROCID", "0")),
         nodes=int(environ.get("SLURM_STEP_NUM_TASKS") or environ.get("SLURM_NTASKS") or "1"),
+        cluster=cluster,
         lost_s=lost_s,
     )
     for number in _SIGNALS:
