@@ -9,6 +9,7 @@
 | did not pass the checks, or failed | some failed, enough are left | yes | again on those that are left |
 | did not pass the checks, or failed | some failed, too few are left | yes | requeue without them |
 | ran into its time limit, with a new checkpoint | | yes | requeue, to go on |
+| ran into its time limit, its checkpoints cannot be read | | yes, not the 4th in a row | requeue, to go on |
 | ran into its time limit | | | fail |
 | hung, or failed with `unconditional` | all fine, or nothing known | yes, not the 4th in a row | again on its nodes |
 | hung, or failed with `unconditional` | all fine, or nothing known | no, or the 4th in a row | fail |
@@ -16,7 +17,7 @@
 
 Enough nodes are left where as many are healthy as the program wants (spares), or as it can do with (`min_nodes`). A
 hook beside the program (`ma-pre-start.sh` …) that fails counts as the program. In a row: without progress, which is a
-new checkpoint and nothing else.
+new checkpoint that was seen, and nothing else.
 """
 
 from collections.abc import Mapping
@@ -55,7 +56,7 @@ class Attempt:
     nodes: Mapping[str, Health]  # all nodes of the job, those that did not take part too
     told_to_end: bool = False
     cause: Cause = "itself"
-    progress: bool = False  # whether it left a new checkpoint
+    progress: bool | None = False  # whether it left a new checkpoint; None: they cannot be read
     in_a_row: int = 0  # restarts without progress right before this attempt
 
 
@@ -111,16 +112,16 @@ def _with_faults(attempt: Attempt, left: int, wish: Wish, bad: Mapping[str, Heal
 
 def _without_faults(attempt: Attempt, left: int, wish: Wish) -> Action:
     what, code = _what(attempt), _code(attempt)
-    if attempt.cause == "time":
-        if not attempt.progress:
-            return Action("fail", code, f"{what}, and it left no new checkpoint to go on from")
-        return Action("requeue" if left > 0 else "fail", code, what if left > 0 else f"{what}; no restart is left")
+    if attempt.cause == "time" and attempt.progress is False:
+        return Action("fail", code, f"{what}, and it left no new checkpoint to go on from")
     if attempt.cause in ("itself", "memory") and not wish.unconditional:
         return Action("fail", code, f"{what}; its nodes are fine")
     if left <= 0:
         return Action("fail", code, f"{what}; no restart is left")
     if not attempt.progress and attempt.in_a_row >= IN_A_ROW:
         return Action("fail", code, f"{what}, after {attempt.in_a_row} restarts without a new checkpoint")
+    if attempt.cause == "time":
+        return Action("requeue", code, what)
     nodes = chosen(attempt.nodes, wish)
     return Action("again" if nodes else "fail", code, what, (), nodes)
 

@@ -76,6 +76,14 @@ def unplaced(grant: Grant, queue: Queueing) -> tuple[Grant, Fields]:
     return replace(grant, nice=()), Fields() if own == queue.nice else {"Nice": str(own)}
 
 
+def until(grant: Grant, queue: Queueing) -> datetime | None:
+    """Until when a pending job may wait by a deadline of ours; None without one, or where somebody has moved it."""
+    needs_s = queue.time_min_s or queue.time_limit_s
+    if not needs_s or queue.deadline is None or not _ours(grant, queue):
+        return None
+    return queue.deadline - timedelta(seconds=needs_s)
+
+
 def _own_nice(grant: Grant, queue: Queueing) -> int:
     """The Nice that is not ours: what was remembered, or whatever somebody has set meanwhile."""
     return grant.nice[0] if grant.nice and queue.nice == grant.nice[1] else queue.nice
@@ -83,8 +91,12 @@ def _own_nice(grant: Grant, queue: Queueing) -> int:
 
 def _own(grant: Grant, queue: Queueing) -> datetime | None:
     """The deadline that is not ours: what was remembered, or whatever somebody has set meanwhile."""
-    ours = bool(grant.deadline) and text(queue.deadline) == grant.deadline
-    return _real(_time(grant.own_deadline) if ours else queue.deadline)
+    return _real(_time(grant.own_deadline) if _ours(grant, queue) else queue.deadline)
+
+
+def _ours(grant: Grant, queue: Queueing) -> bool:
+    """Whether the deadline that the job has is the one that we gave it."""
+    return bool(grant.deadline) and text(queue.deadline) == grant.deadline
 
 
 def _real(deadline: datetime | None) -> datetime | None:

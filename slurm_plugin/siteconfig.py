@@ -16,12 +16,12 @@ from slurm_plugin import compiled as deployed
 from slurm_plugin import durations, validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
+from slurm_plugin.job.guard import LEASE_S, LOST_S
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
-# Of `node_timeout`: no less than a lease of the ranks on a node lasts (slurm_plugin.job.guard.LEASE_S).
-LEAST_SILENCE_S, LONGEST_SILENCE_S = 12, 3600
+LEAST_SILENCE_S, LONGEST_SILENCE_S = round(LEASE_S), 3600  # of `node_timeout`: no less than a node's lease lasts
 LONGEST_INTERVAL_S: Final = 65535  # of HealthCheckInterval: slurmctld does not start with a longer one
 LONGEST_DEADLINE_S: Final = 60  # a prolog should end within MessageTimeout, and no site's is much longer
 DEFAULT_ROOT = deployed.DEFAULT_ROOT
@@ -116,7 +116,7 @@ class Recovery(Record, frozen=True):
     """Jobs that were requeued because of us."""
 
     queue_timeout: str = "30m"  # how long such a job may wait, unless its spec says otherwise
-    node_timeout: Seconds = "60s"  # for how long a node of a running job may be silent before it counts as lost
+    node_timeout: Seconds = f"{LOST_S:g}s"  # for how long one of a running job may be silent until it counts as lost
     nice: Count = 1000  # by how much its Nice is lowered where a drain of ours, or a node's death, is the cause
 
 

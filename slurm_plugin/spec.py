@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from slurm_plugin import commandline, durations, validate, yamltext
 from slurm_plugin.errors import UsageError
-from slurm_plugin.modes import MODES, Options, Shape
+from slurm_plugin.modes import MODES, Options, Shape, command
 from slurm_plugin.modes.ascend import MESSAGES
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
@@ -26,6 +26,9 @@ ANNOTATED_UNCONDITIONAL: Final = "fault-tolerance/job-unconditional-retry"
 
 # modes with both launches
 TASK_LAUNCH: Final = ("openmpi", "mpich", "intelmpi", "pytorch", "deepspeed", "tensorflow")
+
+USR1: Final = "SIGUSR1"  # with which a program is told to save
+TORCH_SIGNALS: Final = "PET_SIGNALS_TO_HANDLE"  # torch.distributed.run's option --signals-to-handle, as a variable
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NOT_IN_ENV = re.compile(r"[\0\ud800-\udfff]")
@@ -206,9 +209,11 @@ def load(data: bytes, source: str) -> Spec:
 def _problems(spec: Spec, fields: Mapping[str, object]) -> Iterator[Problem]:
     """What is wrong with a spec beyond the type of each field."""
     try:
-        _ = spec.words
+        words = spec.words
     except ValueError as error:
         yield Problem(("command",), f"found {error}")
+    else:
+        yield from _grace_problems(spec, words)
     for key in ("time", "grace", "hang_timeout", "hold_on_failure"):
         value = getattr(spec, key)
         try:
@@ -243,6 +248,15 @@ def _recovery_problems(spec: Spec) -> Iterator[Problem]:
         wanted = {"unconditional": spec.unconditionally, "spares": spec.spares, "hang_timeout": spec.hang_timeout}
         for key in (key for key, value in wanted.items() if value):
             yield Problem((key,), "found it without restarts; give `retries: 1` or more, or leave it out")
+
+
+def _grace_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]:
+    """A launcher that SIGUSR1 ends, and the program with it. It may have been told to hand that on: torch 2.13 can."""
+    launcher = MODES[spec.mode].ended_by_usr1(words, spec.shape) if spec.grace else ""
+    if launcher and not any(USR1 in text for text in (*words, spec.env.get(TORCH_SIGNALS, ""))):
+        text = f"found it with {launcher}, which {USR1} ends before the program can save"
+        bare = f" and the command without {launcher}" if launcher in map(command.name, words) else ""
+        yield Problem(("grace",), f"{text}; write `launch: task`{bare}, or leave it out")
 
 
 def _mode_problems(spec: Spec) -> Iterator[Problem]:

@@ -14,10 +14,10 @@ import prechecks
 from hostfiles import HostfileError, nodelist
 from prechecks.report import JOBS, OURS
 from slurm_plugin import grant as grants
-from slurm_plugin import history, reasons, remark, token
+from slurm_plugin import history, queueing, reasons, remark, token
 from slurm_plugin.after_run import WAITING, is_uncounted
 from slurm_plugin.grant import Grant
-from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, OUT_OF_SERVICE, Job, Node
+from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, OUT_OF_SERVICE, Job, Node, Queueing
 
 Attempts = Sequence[Mapping[str, Any]]
 
@@ -43,10 +43,15 @@ class Answer:
 
 
 def of_job(
-    job: Job, nodes: Mapping[str, Node], attempts: Attempts | None, held: Mapping[str, Any] | None = None
+    job: Job,
+    nodes: Mapping[str, Node],
+    attempts: Attempts | None,
+    held: Mapping[str, Any] | None = None,
+    queue: Queueing | None = None,
 ) -> Answer:
     """Why this job is as it is. `nodes`: those that it had or leaves out; `attempts`: None where they are not known;
-    `held`: what its supervisor noted of the hold that it is in."""
+    `held`: what its supervisor noted of the hold that it is in; `queue`: what its wait goes by, where that `is_asked`.
+    """
     given = grants.parse(job.admin_comment)
     blamed = naming(nodes.values(), job.id)
     if job.state in ENDED:
@@ -56,6 +61,7 @@ def of_job(
     if held is not None:
         more, verbs = _held(job, held)
         now, then = f"{now}; {more}", [*verbs, *then]
+    limits, move = _wait_ends(job, given, queue) if given and queue else ((), [])
     restarts = tuple(_restarts(job, given, blamed))
     left_out = (f"it leaves out {job.excluded}",) if job.excluded else ()
     out = tuple(f"{node.name} is out: {_bare(node.standing_reason)}" for node in blamed)
@@ -63,9 +69,8 @@ def of_job(
     expected = job.state in ENDED and not blamed and bool(token.find(job.comment))
     own = (NO_ATTEMPT,) if attempts is None and expected else ()
     show = ("slurm-plugin why " + blamed[0].name,) if blamed else ()
-    return Answer(
-        f"job {job.id}", job.state, job.reason, (now, *restarts, *left_out, *out, *history, *own), (*then, *show)
-    )
+    lines = (now, *limits, *restarts, *left_out, *out, *history, *own)
+    return Answer(f"job {job.id}", job.state, job.reason, lines, (*then, *move, *show))
 
 
 def forgotten(job_id: int, nodes: Iterable[Node], attempts: Attempts | None, min_age: str) -> Answer | None:
@@ -142,6 +147,27 @@ def _waits(job: Job, given: Grant | None) -> tuple[str, list[str]]:
     missing = job.reason.partition("UnavailableNodes:")[2]
     then = [f"slurm-plugin why {name}" for name in _first(missing)] or [_filled(row.then, job)]
     return f"it waits: {job.reason or 'no reason yet'}: {says}{at}", then
+
+
+def is_asked(job: Job) -> bool:
+    """Whether the answer depends on what the job's wait goes by: it waits, and was given a deadline of ours."""
+    given = grants.parse(job.admin_comment)
+    return job.state in WAITING and given is not None and bool(given.deadline)
+
+
+def _wait_ends(job: Job, given: Grant, queue: Queueing) -> tuple[tuple[str, ...], list[str]]:
+    """Until when a job may wait after a requeue of ours, and who can change that, for this wait or for the next."""
+    until = queueing.until(given, queue)
+    if until is None:
+        return (), []
+    asked = token.find(job.comment)
+    own = asked is not None and asked.queue_timeout_s is not None
+    whose = "queue_timeout in its spec" if own else "the site's recovery.queue_timeout"
+    return (
+        f"it may wait until {_time(until)} for its restart ({whose}), held or not; Slurm ends it then: DEADLINE",
+        "for longer: queue_timeout in the spec of the next submission (never: for any time), the site's "
+        "recovery.queue_timeout for all jobs, or for this wait an administrator moves its Deadline",
+    ), [f"as an administrator: scontrol update JobId={queue.name or job.id} Deadline={queueing.text(queueing.NEVER)}"]
 
 
 def _between(job: Job) -> tuple[str, list[str]]:

@@ -103,7 +103,8 @@ def _job(job_id: int, door: Slurm, directory: Path) -> Answer:
     workdir = situation.work_directory(door, job_id) or directory
     nodes = _nodes(door, why.unavailable(job))
     held = hold.now(job, workdir / files.OURS / str(job_id))
-    return why.of_job(job, nodes, files.history(workdir, job_id), held)
+    queue = door.queueing([job_id]).get(job_id) if why.is_asked(job) else None
+    return why.of_job(job, nodes, files.history(workdir, job_id), held, queue)
 
 
 def _node(name: str, door: Slurm) -> Answer:

@@ -72,6 +72,7 @@ def _slurm_conf(
             found = judge_slurm.activated(found, config, conf_time=changed, boot=measure.boot(config))
         yield found
     yield judge_slurm.message_timeout(config, siteconfig.seconds(site.prechecks.deadline))
+    yield judge_slurm.slurmd_timeout(config, siteconfig.seconds(site.recovery.node_timeout))
 
 
 def _job_submit(

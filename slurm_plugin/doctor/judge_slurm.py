@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from slurm_plugin.doctor.finding import ELSEWHERE, Finding
+from slurm_plugin.job.guard import CUT_OFF_S
 from slurm_plugin.slurm import releases
 
 
@@ -49,6 +50,27 @@ def message_timeout(config: Mapping[str, str], deadline_s: float) -> Finding:
         return Finding(name, "ok", has)
     message = f"is {has}, shorter than prechecks.deadline, {deadline_s:g} s"
     return Finding(name, "wrong", message, f"slurm.conf: MessageTimeout={math.ceil(deadline_s)}")
+
+
+def slurmd_timeout(config: Mapping[str, str], node_timeout_s: float) -> Finding:
+    """Whether Slurm waits with a node that is cut off until none of a job's ranks on it runs any more.
+
+    Earlier it starts the job elsewhere, and ranks beside the old supervisor go on until that has noticed.
+    """
+    name, has = "SlurmdTimeout", config.get("SlurmdTimeout", "")
+    seconds, least = has.removesuffix(" sec"), math.ceil(node_timeout_s + CUT_OFF_S)
+    if not seconds.isdigit():
+        return Finding(name, "cannot tell", f"slurmctld says {has!r}")
+    if not int(seconds):
+        message = f"is 0: not Slurm sets a silent node DOWN; whatever does must wait {least} s"
+        return Finding(name, "cannot tell", message, f"slurm.conf: SlurmdTimeout={max(least, 300)}")
+    if int(seconds) >= least:
+        return Finding(name, "ok", has)
+    message = (
+        f"is {has}, shorter than recovery.node_timeout and {CUT_OFF_S:g} s: "
+        "a job may run elsewhere while a node that is cut off still writes for it"
+    )
+    return Finding(name, "wrong", message, f"slurm.conf: SlurmdTimeout={least}")
 
 
 def values(config: Mapping[str, str], name: str) -> tuple[str, ...]:

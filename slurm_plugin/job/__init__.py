@@ -29,6 +29,7 @@ def main(args: list[str]) -> int:
                 options.supervisor,
                 options.restart,
                 options.directory,
+                cluster=options.cluster,
                 no_kill=options.no_kill,
                 lost_s=options.lost,
             )
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     guard.add_argument("--supervisor", type=int, required=True, help="its pid there")
     guard.add_argument("--restart", type=int, required=True, help="the run of the job")
     guard.add_argument("--directory", required=True, help="the job's own directory")
+    guard.add_argument("--cluster", default="", help="its name, where it is known")
     guard.add_argument("--lost", type=float, required=True, help="seconds of silence after which a node is lost")
     guard.add_argument("--no-kill", action="store_true", help="the job outlives its first node")
     prestart = verbs.add_parser("prestart", help="run on every node by supervise: the hooks beside the program")

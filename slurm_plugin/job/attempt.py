@@ -161,7 +161,9 @@ class Attempts:
         self.dirty = ()
         if code and options.retries and not launcher.told_to_end:
             nodes = self._looked_at_again(phase, code, found)
-        made = code != 0 and options.retries > 0 and progress.newest(options.checkpoint) > before
+        made = progress.made(before, progress.newest(options.checkpoint)) if code and options.retries else False
+        if made is None:
+            say(f"could not tell whether there is a new checkpoint: {options.checkpoint} cannot be read")
         return Attempt(phase, code, nodes, launcher.told_to_end, cause, made)
 
     def _watcher(self) -> Watcher:

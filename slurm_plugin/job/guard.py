@@ -40,6 +40,9 @@ EOF_S = 5.0  # from the supervisor's end until the ranks are ended, where Slurm 
 WIPE_S = 10.0
 ANSWERS_A_BEAT = 64  # guards that answer one beat, more of large jobs: the rest have their turn at the next ones
 LONGEST_PERIOD = 8  # beats until every guard has had its turn, however many there are
+# For how long ranks may run on after `lost_s` of silence: those beside a supervisor that is cut off alone.
+# It has missed every guard's turn by then, beats no more, and the lease there runs out.
+CUT_OFF_S = LONGEST_PERIOD * BEAT_S + LEASE_S
 BEATS_KEPT = 30  # the quickest of the last ones tells how far the two clocks are apart
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 MOST_BYTES = 1 << 24  # of a line on stdin
@@ -62,6 +65,7 @@ class Guard:
     supervisor: int = 0
     index: int = 0
     nodes: int = 1
+    cluster: str = ""  # its name, for the turn
     clock: Callable[[], float] = time.monotonic
     lease_ends: float | None = None  # None until the first beat: nothing runs yet
     ended: bool = False  # stdin has come to its end
@@ -120,7 +124,7 @@ class Guard:
             self._end_ranks()
             self._say("turn", self.restart)
         else:
-            self.watch = turn.watched(self.directory, self.restart, seen=self.turn_seen)
+            self.watch = turn.watched(self.directory, self.restart, self.cluster, seen=self.turn_seen)
 
     def _wait_s(self) -> float | None:
         if self.lease_ends is None:
@@ -164,7 +168,7 @@ class Guard:
 
     def _beat(self, number: int, sent: float) -> None:
         if self.lease_ends is None and self.first:
-            self.watch = turn.watched(self.directory, self.restart)
+            self.watch = turn.watched(self.directory, self.restart, self.cluster)
         now = self.clock()
         self.apart.append(now - sent)
         # Beats that queued up behind a cut come one by one, and say nothing of now.
@@ -205,7 +209,9 @@ class Guard:
             self.told_at = self.clock()
 
 
-def main(first: str, supervisor: int, restart: int, directory: str, *, no_kill: bool, lost_s: float) -> int:
+def main(
+    first: str, supervisor: int, restart: int, directory: str, *, cluster: str, no_kill: bool, lost_s: float
+) -> int:
     """The guard of this node. `no_kill`: whether Slurm keeps the job where its first node is gone."""
     environ = os.environ
     node = environ["SLURMD_NODENAME"]
@@ -218,6 +224,7 @@ def main(first: str, supervisor: int, restart: int, directory: str, *, no_kill: 
         supervisor=supervisor,
         index=int(environ.get("SLURM_PROCID", "0")),
         nodes=int(environ.get("SLURM_STEP_NUM_TASKS") or environ.get("SLURM_NTASKS") or "1"),
+        cluster=cluster,
         lost_s=lost_s,
     )
     for number in _SIGNALS:

@@ -36,6 +36,7 @@ HELD, RUNNING, OVER = "held", "running", "over"  # `state` in hold.json
 REASON: Final = "it was run again by hand"
 LOOK_EVERY_S: Final = 1.0
 BEFORE_THE_LIMIT_S: Final = 10.0  # so the job ends with the program's exit code, and not by its time limit
+LOOK_AT_LIMIT_S: Final = 30.0  # before that: it may have been raised. Nobody of ours asks the controller more often
 LONGEST_COMMAND: Final = 300  # characters of it in a line of the log
 
 
@@ -69,7 +70,9 @@ class Hold:
     def __init__(self, asked_s: float, run: Run, *, directory: Path, site: Mapping[str, Any], door: Slurm) -> None:
         self._asked_s, self._job_id, self._restart = asked_s, run.job_id, run.restart
         self._directory, self._site, self._door = directory, site, door
+        self._most_s = float(site.get("max_hold_s", 0))
         self._number = 0  # of the hold that it is in
+        self._began = self._asked_at = 0.0  # when that began, and when the controller was last asked for the limit
 
     def keep(
         self,
@@ -93,7 +96,7 @@ class Hold:
                 return action
             self._number += 1
             self._begin(found, action, words)
-            request = self._wait(found.until, launcher)
+            request, found = self._wait(found, action, launcher)
             if request != RERUN:
                 self._note(OVER, found, action)
                 say(f"the hold is over: {self._why_over(request, launcher)}")
@@ -113,24 +116,46 @@ class Hold:
 
     def _terms(self) -> Terms | None:
         """The terms of a hold that begins now."""
-        most_s = float(self._site.get("max_hold_s", 0))
-        if self._asked_s > 0 and most_s <= 0:
+        if self._asked_s > 0 and self._most_s <= 0:
             say("no hold: the site's settings allow none (max_hold)")
-        if min(self._asked_s, most_s) <= 0:
+        if min(self._asked_s, self._most_s) <= 0:
             return None
         try:
-            limit = self._door.job(self._job_id).end_time
+            limit = self._limit()
         except SlurmError as error:
             say(f"could not read the job's time limit, which may end the hold early: {error.one_line}")
             limit = None
-        begin, end = time.time(), limit.timestamp() if limit else None
-        found = terms(self._asked_s, most_s, begin, end)
+        self._began = time.time()
+        found = self._reckoned(limit)
         if found is None:
-            say(f"no hold: the job's time limit ends it at {utc(end or begin)}")
+            say(f"no hold: the job's time limit ends it at {utc(limit or self._began)}")
         elif found.shorter:
-            asked, given = took(self._asked_s), took(found.until - begin)
+            asked, given = took(self._asked_s), took(found.until - self._began)
             say(f"hold_on_failure asked for {asked}, the hold lasts {given}: {found.shorter}")
         return found
+
+    def _limit(self) -> float | None:
+        """When Slurm ends the job, None where it does not. Raises SlurmError where that cannot be read."""
+        self._asked_at = time.time()
+        end = self._door.job(self._job_id).end_time
+        return end.timestamp() if end else None
+
+    def _reckoned(self, limit: float | None) -> Terms | None:
+        """The terms of the hold that it is in."""
+        return terms(self._asked_s, self._most_s, self._began, limit)
+
+    def _renewed(self, found: Terms, action: Action) -> Terms:
+        """The terms of a hold that its time limit is about to end: that may have been raised since."""
+        try:
+            fresh = self._reckoned(self._limit())
+        except SlurmError as error:
+            say(f"could not read whether the job's time limit was raised: {error.one_line}")
+            return found
+        if fresh is None or fresh.until <= found.until:
+            return found
+        self._note(HELD, fresh, action)
+        say(f"the job's time limit was raised: it is held until {utc(fresh.until)}")
+        return fresh
 
     def _begin(self, found: Terms, action: Action, words: tuple[str, ...]) -> None:
         commands = ", ".join(f"slurm-plugin {verb} {self._job_id}" for verb in ("shell", *REQUESTS))
@@ -161,13 +186,18 @@ class Hold:
         except OSError as error:
             say(f"{STATE}: {error.strerror}; slurm-plugin why does not know of the hold")
 
-    def _wait(self, until: float, launcher: Launcher) -> str:
-        """The request that came, empty where the time is over or somebody ends the job."""
-        while not launcher.told_to_end and (left := until - time.time()) > 0:
+    def _wait(self, found: Terms, action: Action, launcher: Launcher) -> tuple[str, Terms]:
+        """The request that came, empty where the time is over or somebody ends the job; and the terms by then."""
+        whole = self._reckoned(None) or found
+        while not launcher.told_to_end and (left := found.until - time.time()) > 0:
             if request := requested(self._directory):
-                return request
+                return request, found
+            ends = left <= LOOK_AT_LIMIT_S and found.until < whole.until
+            if ends and time.time() - self._asked_at >= LOOK_AT_LIMIT_S:
+                found = self._renewed(found, action)
+                continue
             launcher.pause(min(LOOK_EVERY_S, left))
-        return ""
+        return "", found
 
     def _why_over(self, request: str, launcher: Launcher) -> str:
         if request:

@@ -100,6 +100,7 @@ class Supervisor:
     ) -> None:
         self.options, self.site, self.door, self.launcher = options, site, door, launcher
         self.files = files.directory(Path.cwd(), run.job_id)
+        self.cluster = environ.get("SLURM_CLUSTER_NAME", "")
         self.run = replace(run, attempt=self._first_attempt(run.restart))
         wanted = options.nodes or len(run.nodes)
         self.wish = Wish(wanted, options.min_nodes or wanted, options.unconditional)
@@ -114,14 +115,14 @@ class Supervisor:
 
     def _first_attempt(self, restart: int) -> int:
         """The number of this run's first attempt: behind all that any run before has begun."""
-        turns, attempt = turn.taken(self.files)
+        turns, attempt = turn.taken(self.files, self.cluster)
         return max(restart, attempt + 1) if 0 <= turns < restart else restart
 
     def _guard(self) -> list[str]:
         """The words that start a guard."""
         words = [*itself.command(), "job", "guard", f"--first={os.environ.get('SLURMD_NODENAME', self.run.nodes[0])}"]
         words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
-        words += [f"--lost={self.lost_s:g}"]
+        words += [f"--lost={self.lost_s:g}", f"--cluster={self.cluster}"]
         return [*words, *(["--no-kill"] if self.options.no_kill else [])]
 
     def supervise(self) -> Action:
@@ -186,10 +187,10 @@ class Supervisor:
 
     def _take_turn(self) -> bool:
         """Say that this run may write now; False where a later one has said so: this one is over."""
-        if turn.taken(self.files)[0] > self.run.restart:
+        if turn.taken(self.files, self.cluster)[0] > self.run.restart:
             return False
         try:
-            turn.take(self.files, self.run.restart, self.run.attempt)
+            turn.take(self.files, self.run.restart, self.run.attempt, self.cluster)
         except OSError as error:
             say(f"could not say that it is this run's turn: {error}")
         return True

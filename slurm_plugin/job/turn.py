@@ -17,16 +17,20 @@ NAME = "turn"
 LOOK_S = 1.0
 WAIT_S = 3.0
 SEEN, LOST = b"s", b"x"
-_MOST_BYTES = 64
+_MOST_BYTES = 512
 
 
-def take(directory: Path, restart: int, attempt: int) -> None:
+def take(directory: Path, restart: int, attempt: int, cluster: str = "") -> None:
     """Say that it is this run's turn, and which attempt of the job it makes. Raises OSError."""
-    files.write(directory / NAME, f"{restart} {attempt}\n")
+    files.write(directory / NAME, f"{restart} {attempt} {cluster}".rstrip() + "\n")
 
 
-def taken(directory: str | Path) -> tuple[int, int]:
-    """The run whose turn it is, and its last attempt; -1 and -1 where nobody has said so."""
+def taken(directory: str | Path, cluster: str = "") -> tuple[int, int]:
+    """The run whose turn it is, and its last attempt; -1 and -1 where nobody of this cluster has said so.
+
+    Another cluster that shares the file system has jobs of the same numbers. Where one of the two names is not known,
+    it is taken for ours.
+    """
     try:
         fd = os.open(f"{directory}/{NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -35,19 +39,20 @@ def taken(directory: str | Path) -> tuple[int, int]:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():  # what others put there is no word of ours
             return -1, -1
-        restart, attempt = os.read(fd, _MOST_BYTES).split()
-        return int(restart), int(attempt)
+        restart, attempt, *name = os.read(fd, _MOST_BYTES).decode(errors="replace").split(maxsplit=2)
+        theirs = bool(cluster and name) and name[0].strip() != cluster.strip()
+        return (-1, -1) if theirs else (int(restart), int(attempt))
     except (OSError, ValueError):
         return -1, -1
     finally:
         os.close(fd)
 
 
-def watched(directory: str, restart: int, *, seen: bool = False) -> int:
+def watched(directory: str, restart: int, cluster: str = "", *, seen: bool = False) -> int:
     """A descriptor that gives `SEEN` when it is this run's turn, `LOST` when a later one takes it; it ends where who
     looks is ended. `seen`: whether it has been seen before.
 
-    A later number that stands there from before is no later run: it is another cluster's, or nobody took a turn.
+    A later number that stands there from before is no later run: this one has taken no turn.
 
     A process of its own looks: reading a file on a server that hangs must not keep the guard from its beats, nor its
     step from its end.
@@ -64,7 +69,7 @@ def watched(directory: str, restart: int, *, seen: bool = False) -> int:
                 os.dup2(null, standard)
             os.close(read)
             while os.getppid() == guard:
-                now = taken(directory)[0]
+                now = taken(directory, cluster)[0]
                 if now == restart and not seen:
                     seen = bool(os.write(write, SEEN))
                 if seen and now > restart:

@@ -48,7 +48,8 @@ class Watcher:
     _saved_at: float = 0.0
     _moved_at: float = 0.0
     _next_look: float = 0.0
-    _seen: tuple[object, ...] = ()
+    _looked_at: float = 0.0
+    _seen: tuple[object, object] = ((), None)
     _believed: dict[str, str] = field(default_factory=dict)
 
     def look(self) -> bool:
@@ -100,11 +101,15 @@ class Watcher:
         if now - self._next_look > STOOD_STILL_S:  # we stood still, and the program with us: a job that is suspended
             self._moved_at = 0.0
         self._next_look = now + self.hang_s / SILENT_CHECKS
-        seen = (progress.written(), progress.newest(self.checkpoint))
-        if not (seen[0] or self.checkpoint):  # its output is no file: nobody could tell
+        before, self._looked_at = self._looked_at, now
+        written, newest = progress.written(), progress.newest(self.checkpoint)
+        if not (written or self.checkpoint):  # its output is no file: nobody could tell
             return None
+        seen = (written, self._seen[1] if newest is None else newest)
         if seen != self._seen or not self._moved_at:
             self._seen, self._moved_at = seen, now
+        elif newest is None:  # nobody can tell, and who writes there waits as we do: such time is none of a hang
+            self._moved_at += now - before
         elif now - self._moved_at >= self.hang_s:
             return Interruption("hang", f"it has written nothing for {now - self._moved_at:.0f} s")
         return None

@@ -80,6 +80,10 @@ class Mode:
         """The words that are run, for the words that the user wrote (at least one); these stay whole and in order."""
         raise NotImplementedError
 
+    def ended_by_usr1(self, words: tuple[str, ...], shape: Shape) -> str:
+        """The launcher of the ranks that SIGUSR1 ends, and them with it; empty where we know of none."""
+        return ""
+
     def files(self, place: Place) -> Mapping[str, str]:
         """The files of the job's directory that the launch reads, by name; `HOSTFILE` is the one users are told of."""
         return {}

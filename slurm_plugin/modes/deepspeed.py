@@ -33,6 +33,9 @@ _OTHER_NODES: Final = frozenset({"--num_nodes", "--include", "-i", "--exclude", 
 class DeepSpeed(pytorch.PyTorch):
     """Mode `deepspeed`: mode `pytorch`, with DeepSpeed's launcher and hostfile."""
 
+    started_by = "deepspeed.launcher.launch"
+    launchers = (*sorted(_COMMANDS), *pytorch.PyTorch.launchers)
+
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Raises UsageError for options that choose nodes, and for `deepspeed` in a shell without its hostfile."""
         on_each, started = step.srun(shape, 1), "started once a node"

@@ -6,7 +6,7 @@ the same everywhere travels in the environment of srun; what differs, TaskProlog
 
 import itertools
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from hostfiles import pytorch as hostfile_format
 from slurm_plugin.errors import UsageError
@@ -34,6 +34,9 @@ _TASK: Final = {
 class PyTorch(Mode):
     """Mode `pytorch`."""
 
+    started_by: ClassVar[str] = "torch.distributed.run"  # what a Python program is started by on each node
+    launchers: ClassVar[tuple[str, ...]] = ("torchrun", "accelerate")  # others that a command may name
+
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Start the command on every node with srun; `python train.py` through torch.distributed.run (row C3)."""
         if command.name(words[0]) in command.MPI_LAUNCHERS:
@@ -48,6 +51,13 @@ class PyTorch(Mode):
             f"The command names no launcher: torch.distributed.run starts it, once a node, {shape.slots} rank(s) each."
         )
         return Launch((*step.srun(shape, 1), "bash", "-c", LAUNCHER, words[0], *rest), note)
+
+    def ended_by_usr1(self, words: tuple[str, ...], shape: Shape) -> str:
+        """Each of them, on every node. A shell may have a trap, and srun hands signals on."""
+        if shape.launch == "task" or command.name(words[0]) in command.MPI_LAUNCHERS:
+            return ""
+        named = next((name for name in map(command.name, words) if name in self.launchers), "")
+        return named or (self.started_by if command.is_python(words[0]) and len(words) > 1 else "")
 
     def variables(self, place: Place) -> dict[str, str]:
         """The rendezvous: MASTER_ADDR, MASTER_PORT, and how many there are."""

@@ -13,8 +13,21 @@ from slurm_plugin.slurm import releases
 
 pytestmark = pytest.mark.cluster
 
-FINDINGS = 24
+FINDINGS = 25
+HURRIED = "SlurmdTimeout=10\n"
 PYSLURM = Path(os.environ.get("SLURM_PLUGIN_TEST_ROOT", "/"), "opt/pyslurm")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient(sandbox: Sandbox) -> Iterator[None]:
+    """As a site's Slurm is: the sandbox's own gives nodes up after 10 s, so that nobody has to wait for a fault."""
+    conf = sandbox.directory / "etc/slurm/slurm.conf"
+    hurried = conf.read_text()
+    rewrite(conf, hurried.replace(HURRIED, "SlurmdTimeout=300\n"))
+    sandbox.run(["scontrol", "reconfigure"], user="root")
+    yield
+    rewrite(conf, hurried)
+    sandbox.run(["scontrol", "reconfigure"], user="root")
 
 
 @pytest.fixture
@@ -80,6 +93,20 @@ def test_a_line_that_is_missing(cluster: Sandbox, etc: Path, name: str) -> None:
     code, found = doctor(cluster)
     assert (code, others(found)) == (1, {name: "wrong"})
     rewrite(conf, conf.read_text() + found[name]["remedy"].removeprefix("slurm.conf: ") + "\n")
+    cluster.run(["scontrol", "reconfigure"], user="root")
+    assert others(doctor(cluster)[1]) == {}
+
+
+def test_a_slurm_that_gives_nodes_up_too_soon(cluster: Sandbox, etc: Path) -> None:
+    """A job might run elsewhere while such a node still writes; the line that is named is enough."""
+    conf = etc / "slurm.conf"
+    whole = conf.read_text()
+    rewrite(conf, whole.replace("SlurmdTimeout=300\n", HURRIED))
+    cluster.run(["scontrol", "reconfigure"], user="root")
+    code, found = doctor(cluster)
+    assert (code, others(found)) == (1, {"SlurmdTimeout": "wrong"})
+    line = found["SlurmdTimeout"]["remedy"].removeprefix("slurm.conf: ")
+    rewrite(conf, whole.replace("SlurmdTimeout=300", line))
     cluster.run(["scontrol", "reconfigure"], user="root")
     assert others(doctor(cluster)[1]) == {}
 

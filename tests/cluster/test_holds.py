@@ -180,6 +180,17 @@ def test_a_hold_that_is_longer_than_the_time_limit(cluster: Sandbox) -> None:
     assert "[slurm_plugin] the hold is over: its time is up\n" in job.log
 
 
+def test_a_time_limit_that_is_raised_in_a_hold(cluster: Sandbox) -> None:
+    """The hold lasts as long as was asked for, and says so where people look."""
+    job = held(cluster, "raised", mode="single", nodes=1, time="1m", hold_on_failure="4h", command="bash -c 'exit 7'")
+    cluster.run(["scontrol", "update", f"JobId={job.id}", "TimeLimit=9:00:00"], user="root")
+    job.until(lambda: "the job's time limit was raised: it is held until " in job.log, "the look")
+    until = job.log.rpartition(" it is held until ")[2].partition(" UTC")[0]
+    assert f"it is held for debugging until {until} UTC" in ours(job, "why").stdout
+    assert ours(job, "release").returncode == 0
+    assert job.end() == "FAILED"
+
+
 def test_the_sites_cap(cluster: Sandbox, site: dict[str, Any]) -> None:
     """A site may allow less than a job asks for, or nothing."""
     site["max_hold_s"] = 120

@@ -43,6 +43,9 @@ def test_a_job_that_waits_too_long_ends(cluster: Sandbox, limit: str | None) -> 
     cluster.break_node("n2", "gpu-missing")
     job.until(lambda: job.show("T") == ["PENDING"], "the requeue")
     began = time.monotonic()
+    said = json.loads(cluster.run(["slurm-plugin", "why", "--json", str(job.id)]).stdout)
+    assert any(" for its restart (queue_timeout in its spec), held or not" in line for line in said["lines"]), said
+    assert f"as an administrator: scontrol update JobId={job.id} Deadline={NEVER}" in said["next"]
     assert job.end() == "DEADLINE"
     assert time.monotonic() - began > 4
     assert (job.grant.requeues, job.log.count("runs 1")) == (1, 0)

@@ -90,6 +90,14 @@ TABLE = {
         Attempt("program", 1, ALL_FINE, cause="time"), 3, SPARE,
         Action("fail", 1, "the program ran into its time limit, and it left no new checkpoint to go on from"),
     ),
+    "out of time, nobody can read its checkpoints": (
+        Attempt("program", 1, ALL_FINE, cause="time", progress=None, in_a_row=2), 3, SPARE,
+        Action("requeue", 1, "the program ran into its time limit"),
+    ),
+    "out of time, nobody can read its checkpoints, the 4th in a row": (
+        Attempt("program", 1, ALL_FINE, cause="time", progress=None, in_a_row=3), 3, SPARE,
+        Action("fail", 1, "the program ran into its time limit, after 3 restarts without a new checkpoint"),
+    ),
     "out of time, done in time": (
         Attempt("program", 0, ALL_FINE), 3, SPARE, Action("finish", 0, DONE),
     ),
@@ -112,6 +120,10 @@ TABLE = {
     ),
     "failed, unconditional, the 4th, with progress": (
         Attempt("program", 1, ALL_FINE, progress=True, in_a_row=3), 9, ANY, Action("again", 1, SAID, (), ("n1", "n2")),
+    ),
+    "failed, unconditional, the 4th, nobody can read its checkpoints": (
+        Attempt("program", 1, ALL_FINE, progress=None, in_a_row=3), 9, ANY,
+        Action("fail", 1, f"{SAID}, after 3 restarts without a new checkpoint"),
     ),
     "failed, unconditional, no restart left": (
         Attempt("program", 1, ALL_FINE), 0, ANY, Action("fail", 1, f"{SAID}; no restart is left"),
@@ -187,7 +199,7 @@ ATTEMPTS = st.builds(
     st.dictionaries(st.sampled_from(NAMES), st.sampled_from(HEALTHS)),
     st.booleans(),
     st.sampled_from(get_args(Cause)),
-    st.booleans(),
+    st.none() | st.booleans(),
     st.integers(0, 5),
 )
 WISHES = st.builds(Wish, st.integers(1, 3), st.integers(1, 3), st.booleans())

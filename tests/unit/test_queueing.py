@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from slurm_plugin.grant import Grant
-from slurm_plugin.queueing import LOWEST_NICE, NEVER, bounded, freed, placed, unplaced
+from slurm_plugin.queueing import LOWEST_NICE, NEVER, bounded, freed, placed, unplaced, until
 from slurm_plugin.slurm import Queueing
 
 NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
@@ -127,3 +127,20 @@ def test_placed(grant: Grant, nice: int, lower_by: int, expected: tuple[int, ...
 def test_unplaced(nice: int, fields: dict[str, str]) -> None:
     """Its own Nice is back, where ours still stands."""
     assert unplaced(Grant(3, nice=(5, -995)), Queueing(nice=nice)) == (PLAIN, fields)
+
+
+@pytest.mark.parametrize(
+    ("grant", "queue", "waits_until"),
+    [
+        (OURS, Queueing(3600, 0, at(10, 30)), at(9, 30)),
+        (OURS, Queueing(3600, 600, at(10, 30)), at(10, 20)),
+        (PLAIN, Queueing(3600, 0, at(10, 30)), None),
+        (OURS, Queueing(3600, 0, NEVER), None),
+        (OURS, Queueing(3600), None),
+        (OURS, Queueing(None, 0, at(10, 30)), None),
+    ],
+    ids=["a time limit", "the least time", "its own deadline", "moved", "gone", "nothing to reckon with"],
+)
+def test_until(grant: Grant, queue: Queueing, waits_until: datetime | None) -> None:
+    """What `bounded` has set, backwards; nothing is said of a deadline that is not ours any more."""
+    assert until(grant, queue) == waits_until

@@ -7,7 +7,7 @@ import pytest
 
 from slurm_plugin import grant, why
 from slurm_plugin.grant import Grant
-from slurm_plugin.slurm import HELD_BY_LIMIT, Node
+from slurm_plugin.slurm import HELD_BY_LIMIT, Node, Queueing
 from tests.fakes import job, node
 
 OURS = "slurm_plugin: gpu-check: 3 of 4 GPUs; disk-size shm: 512 MB < 1 GB [job 7] [job 9]"
@@ -90,6 +90,47 @@ def test_a_job_that_waits(fields: dict[str, Any], says: str, then: str) -> None:
     found = why.of_job(job(**fields), {}, None)
     assert says in found.lines[0]
     assert found.then == (then,)
+
+
+BOUNDED = given(requeues=1, counted=0, deadline="2026-03-01T10:30:00")
+HOUR = Queueing(3600, 0, AT + timedelta(hours=1))
+LONGER = (
+    "for longer: queue_timeout in the spec of the next submission (never: for any time), the site's "
+    "recovery.queue_timeout for all jobs, or for this wait an administrator moves its Deadline"
+)
+
+
+@pytest.mark.parametrize(
+    ("comment", "queue", "whose", "name"),
+    [
+        (ASKED, HOUR, "the site's recovery.queue_timeout", "7"),
+        ("[sp1;retries=3;ib=auto;q=1800]", HOUR._replace(name="5_2"), "queue_timeout in its spec", "5_2"),
+    ],
+)
+def test_how_long_a_restarted_job_may_wait(comment: str, queue: Queueing, whose: str, name: str) -> None:
+    """Until when, whose time that is, how it ends then, and what changes it; a task of an array by its own name."""
+    waits = job(reason="Resources", comment=comment, admin_comment=BOUNDED)
+    assert why.is_asked(waits)
+    found = why.of_job(waits, {}, None, queue=queue)
+    assert found.lines[1:3] == (
+        f"it may wait until 2026-03-01 09:30:00 UTC for its restart ({whose}), held or not; "
+        "Slurm ends it then: DEADLINE",
+        LONGER,
+    )
+    assert found.then == (
+        "squeue --start -j 7",
+        f"as an administrator: scontrol update JobId={name} Deadline=2099-12-31T00:00:00",
+    )
+
+
+def test_a_job_that_may_wait_for_any_time() -> None:
+    """Where an administrator has moved our deadline; without one, and while it runs, nobody asks."""
+    waits = job(reason="Resources", comment=ASKED, admin_comment=BOUNDED)
+    moved = why.of_job(waits, {}, None, queue=HOUR._replace(deadline=datetime(2099, 12, 31, tzinfo=UTC)))
+    assert moved == why.of_job(waits, {}, None)
+    assert not any("may wait" in line for line in moved.lines)
+    assert not why.is_asked(waits._replace(admin_comment=RESTARTED))
+    assert not why.is_asked(waits._replace(state="RUNNING"))
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from slurm_plugin import grant
 from slurm_plugin.__main__ import main
 from slurm_plugin.byhand import why
 from slurm_plugin.errors import MissingError
 from slurm_plugin.job import files
-from slurm_plugin.slurm import SlurmAwayError, SlurmError
+from slurm_plugin.slurm import Queueing, SlurmAwayError, SlurmError
 from tests.fakes import FakeSlurm, job, node
 
 BAD = node("n2", "IDLE", "DRAIN", reason="slurm_plugin: gpu-check: 3 of 4 GPUs [job 7] [job 8]")
@@ -70,6 +72,18 @@ def test_json(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "--json", "n2"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["node"], told["state"], told["next"][0]) == ("n2", "IDLE+DRAIN", "on n2: slurm-plugin check gpu-check")
+
+
+def test_a_job_that_waits_after_a_restart(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its deadline and its time limit are asked for; of a job that waits without one of ours they are not."""
+    slurm.known_jobs[7] = job(admin_comment=grant.written("", grant.Grant(3, deadline="2026-03-01T10:30:00")))
+    slurm.queues[7] = Queueing(3600, 0, datetime(2026, 3, 1, 10, 30, tzinfo=UTC))
+    assert main(["why", "7"]) == 0
+    assert "  it may wait until 2026-03-01 09:30:00 UTC for its restart" in capsys.readouterr().out
+    slurm.known_jobs[7] = job(admin_comment=grant.written("", grant.Grant(3)))
+    assert main(["why", "7"]) == 0
+    assert "may wait" not in capsys.readouterr().out
+    assert [each for each in slurm.questions if each[0] == "queueing"] == [("queueing", (7,))]
 
 
 def test_a_job_that_slurm_forgot(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,6 +134,32 @@ def test_message_timeout(has: str, deadline_s: float, verdict: str) -> None:
     assert found.remedy == ("slurm.conf: MessageTimeout=11" if verdict == "wrong" else "")
 
 
+@pytest.mark.parametrize(
+    ("has", "node_timeout_s", "verdict", "remedy"),
+    [
+        ("300 sec", 60.0, "ok", ""),
+        ("88 sec", 60.0, "ok", ""),
+        ("87 sec", 60.0, "wrong", "slurm.conf: SlurmdTimeout=88"),
+        ("300 sec", 600.0, "wrong", "slurm.conf: SlurmdTimeout=628"),
+        ("0 sec", 60.0, "cannot tell", "slurm.conf: SlurmdTimeout=300"),
+        ("0 sec", 600.0, "cannot tell", "slurm.conf: SlurmdTimeout=628"),
+        ("", 60.0, "cannot tell", ""),
+    ],
+)
+def test_slurmd_timeout(has: str, node_timeout_s: float, verdict: str, remedy: str) -> None:
+    """No job is started elsewhere before its ranks on a node that is cut off have been stopped there."""
+    found = judge_slurm.slurmd_timeout({"SlurmdTimeout": has}, node_timeout_s)
+    assert (found.verdict, found.remedy) == (verdict, remedy)
+
+
+def test_slurmd_timeout_of_each_release(config: dict[str, str]) -> None:
+    """They are a sandbox's settings, which is in a hurry; their form is read on all releases."""
+    assert judge_slurm.slurmd_timeout(config, 12.0).message == (
+        "is 10 sec, shorter than recovery.node_timeout and 28 s: a job may run elsewhere while a node that is cut off "
+        "still writes for it"
+    )
+
+
 def test_epilog_slurmctld_that_is_not_set_stays_wrong() -> None:
     """No second finding hides the first."""
     wrong = Finding("EpilogSlurmctld", "wrong", "is not set", "slurm.conf: ...")

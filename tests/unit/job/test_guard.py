@@ -297,6 +297,19 @@ def test_a_later_run(machine: Machine) -> None:
     assert beaten(talk, 2) == "slurm_plugin-guard n1 alive 2"
 
 
+def test_another_cluster_has_a_job_of_this_number(machine: Machine) -> None:
+    """In the same directory, on a file system that both have: its runs are no later runs of this one."""
+    rank, talk = machine.rank(), machine.guard("n1", lease_s=AGES, cluster="ours")
+    turn.take(machine.directory, 1, 4, "ours")
+    assert beaten(talk)
+    time.sleep(0.2)
+    turn.take(machine.directory, 2, 5, "theirs")
+    time.sleep(0.2)
+    assert lives(rank)
+    turn.take(machine.directory, 2, 5, "ours")
+    assert talk.line() == "slurm_plugin-guard n1 turn 1"
+
+
 def test_only_the_first_node_looks_for_a_later_run(machine: Machine) -> None:
     """Thousands of nodes that read one file each second are a load of their own."""
     talk = machine.guard("n2", lease_s=AGES)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -221,6 +222,68 @@ def test_less_time_than_was_asked_for(held: Held, capsys: pytest.CaptureFixture[
     held.site["max_hold_s"] = 60
     held.keep()
     assert "lasts 1 min 0 s: the site allows 1 min 0 s (max_hold)" in capsys.readouterr().out
+
+
+class Clocked:
+    """A job held from second 0 on for as long as an hour, which has a time limit; its clock moves at each look."""
+
+    def __init__(self, held: Held, monkeypatch: pytest.MonkeyPatch, *limits: float | BaseException) -> None:
+        self.now, self.held = 0.0, held
+        monkeypatch.setattr(hold, "time", SimpleNamespace(time=lambda: self.now))
+        answers = [
+            each if isinstance(each, BaseException) else RUNNING._replace(end_time=datetime.fromtimestamp(each, UTC))
+            for each in limits
+        ]
+        held.door = FakeSlurm(*answers, SlurmAwayError("asked too often"))
+        self.asked = lambda: len(answers) + 1 - len(held.door.answers)
+
+    def until(self, *seconds: float) -> list[int]:
+        """How often the controller was asked before each of these times, at the last of which the hold is over."""
+        found: list[int] = []
+
+        def moved(to: float) -> None:
+            found.append(self.asked())
+            self.now = to
+
+        self.held.pauses = [lambda to=to: moved(to) for to in seconds]  # type: ignore[misc]
+        assert self.held.keep() == FAILED
+        return found
+
+
+def test_a_time_limit_that_is_raised(
+    held: Held, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is read again 30 s before it ends the hold, which then lasts as long as was asked for; others see so too."""
+    clocked = Clocked(held, monkeypatch, 110.0, 9 * HOUR)
+    assert clocked.until(69.0, 70.0, 100.0, 3599.0, 3600.0) == [1, 1, 2, 2, 2]
+    said = capsys.readouterr().out
+    assert "the job's time limit was raised: it is held until 1970-01-01 01:00:00 UTC\n" in said
+    assert said.endswith("the hold is over: its time is up\n")
+    assert (held.noted["until"], held.noted["number"]) == ("1970-01-01T01:00:00+00:00", 1)
+    assert held.recorded == [(5, "hold")]
+
+
+def test_a_time_limit_that_is_raised_a_little(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time that it is about to end the hold it is read again, but not within 30 s of the last look."""
+    clocked = Clocked(held, monkeypatch, 110.0, 120.0, 120.0)
+    assert clocked.until(70.0, 80.0, 99.0, 100.0, 109.9, 110.0) == [1, 2, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("answer", [110.0, 100.0, SlurmAwayError("no slurmctld answered")])
+def test_a_time_limit_that_is_not_raised(
+    held: Held, monkeypatch: pytest.MonkeyPatch, answer: float | SlurmAwayError, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hold ends as was said; so it does where nobody answers."""
+    clocked = Clocked(held, monkeypatch, 110.0, answer)
+    assert clocked.until(70.0, 80.0, 100.0) == [1, 2, 2]
+    assert "was raised: no slurmctld answered\n" in capsys.readouterr().out or isinstance(answer, float)
+    assert held.noted["until"] == "1970-01-01T00:01:40+00:00"
+
+
+def test_a_time_limit_that_is_not_in_the_way(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is read once; so is one that leaves less than 30 s."""
+    assert Clocked(held, monkeypatch, 9 * HOUR).until(3570.0, 3599.0, 3600.0) == [1, 1, 1]
+    assert Clocked(held, monkeypatch, 35.0).until(10.0, 24.0, 25.0) == [1, 1, 1]
 
 
 def test_no_hold(held: Held, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Whether a program gets on: its newest checkpoint, and how much it has written."""
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -84,10 +85,10 @@ def test_too_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where
 
 
 def test_a_server_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be read in time is left behind, and tells nothing."""
+    """What cannot be read in time is left behind, and tells nothing: not even that there is none."""
     monkeypatch.setattr(progress, "_newest", lambda _path: time.sleep(60))
     start = time.monotonic()
-    assert newest(str(tmp_path), 0.2) == 0.0
+    assert newest(str(tmp_path), 0.2) is None
     assert 0.2 <= time.monotonic() - start < 5
 
 
@@ -106,7 +107,42 @@ def test_no_process_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     made(tmp_path / "a", 1000.0)
     monkeypatch.setattr(os, "fork", full)
-    assert newest(str(tmp_path)) == 0.0
+    assert newest(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("call", ["stat", "scandir"])
+@pytest.mark.parametrize(
+    ("number", "found"),
+    [(errno.EIO, None), (errno.ESTALE, None), (errno.ETIMEDOUT, None), (errno.EACCES, 0.0), (errno.ENOENT, 0.0)],
+)
+def test_a_server_that_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, found: float | None
+) -> None:
+    """Some mounts end a call with an error: nobody knows then what is there. What may not be read is as not there."""
+
+    def fail(_path: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    made(tmp_path / "a", 1000.0)
+    monkeypatch.setattr(os, call, fail)
+    assert newest(str(tmp_path)) == (1000.0 if call == "stat" and found is not None else found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_new"),
+    [
+        (0.0, 0.0, False),
+        (0.0, 5.0, True),
+        (5.0, 5.0, False),
+        (5.0, 0.0, False),
+        (None, 5.0, None),  # it may be one from before
+        (5.0, None, None),
+        (None, None, None),
+    ],
+)
+def test_a_new_checkpoint(before: float | None, after: float | None, is_new: bool | None) -> None:
+    """One that is younger than all before; nobody knows where either is not known."""
+    assert progress.made(before, after) is is_new
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.decide import Action
-from slurm_plugin.job import _parser, hold, saved
+from slurm_plugin.job import _parser, files, hold, saved
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.run import from_environment
 from slurm_plugin.job.supervise import Supervisor, counted
@@ -173,3 +173,16 @@ def test_a_hook_that_failed_is_held_too(srun: Path, monkeypatch: pytest.MonkeyPa
     assert (found.kind, found.code) == ("fail", 6)
     kept = saved.read(srun / "work/.slurm_plugin/7")
     assert (kept.phase, kept.state, kept.code, kept.argv) == ("hook", "failed", 6, ("./a.out",))
+
+
+def test_a_directory_that_another_cluster_uses_too(srun: Path) -> None:
+    """A job of the same number there may be in a later run: that is none of ours. A file without a name is ours."""
+    path = files.directory(srun / "work", 7) / "turn"
+    path.write_text("9 12 theirs\n")
+    words = ("--mode=single", "--retries=1", "--", "true")
+    environ = {"SLURM_CLUSTER_NAME": "ours"}
+    assert attempted(srun, FakeSlurm(RUNNING), *words, environ=environ).reason == ("the program ended with exit code 0")
+    assert path.read_text() == "0 0 ours\n"
+    path.write_text("9 12\n")
+    assert attempted(srun, FakeSlurm(RUNNING), *words, environ=environ).reason == "a later run of this job has begun"
+    assert path.read_text() == "9 12\n"

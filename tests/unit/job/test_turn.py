@@ -20,7 +20,18 @@ def test_take(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [turn.NAME]
 
 
-@pytest.mark.parametrize("text", ["", "1", "1 2 3", "a b"])
+def test_another_clusters(tmp_path: Path) -> None:
+    """It may have a job of this number in the same directory; a file that does not say whose it is counts as ours."""
+    turn.take(tmp_path, 3, 4, "theirs")
+    assert turn.taken(tmp_path, "ours") == (-1, -1)
+    assert turn.taken(tmp_path, "theirs") == turn.taken(tmp_path) == (3, 4)
+    turn.take(tmp_path, 1, 2)
+    assert turn.taken(tmp_path, "ours") == (1, 2)
+    turn.take(tmp_path, 1, 2, "two words ")
+    assert turn.taken(tmp_path, "two words ") == (1, 2)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1 b c", "a b"])
 def test_a_file_that_is_not_ours(tmp_path: Path, text: str) -> None:
     """It is the user's directory: what stands there says nothing, and stops nothing."""
     (tmp_path / turn.NAME).write_text(text)
@@ -76,7 +87,7 @@ def test_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_number_from_before_is_no_later_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is another cluster's, or this run took no turn: only what comes after ours counts."""
+    """This run took no turn: only what comes after ours counts."""
     monkeypatch.setattr(turn, "LOOK_S", 0.02)
     turn.take(tmp_path, 9, 12)
     fd = turn.watched(str(tmp_path), 2)
@@ -87,6 +98,22 @@ def test_a_number_from_before_is_no_later_run(tmp_path: Path, monkeypatch: pytes
         os.kill(pid, signal.SIGKILL)
         os.close(fd)
         os.waitpid(pid, 0)
+
+
+def test_a_later_number_of_another_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is not told of, whenever it comes."""
+    monkeypatch.setattr(turn, "LOOK_S", 0.02)
+    turn.take(tmp_path, 2, 2, "ours")
+    fd = turn.watched(str(tmp_path), 2, "ours")
+    try:
+        assert told(fd, 10) == turn.SEEN
+        turn.take(tmp_path, 3, 3, "theirs")
+        assert told(fd, 0.2) is None
+        turn.take(tmp_path, 3, 3, "ours")
+        assert told(fd, 10) == turn.LOST
+    finally:
+        os.close(fd)
+        os.wait()
 
 
 def test_what_others_put_there_is_no_word_of_ours(tmp_path: Path) -> None:

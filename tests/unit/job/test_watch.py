@@ -217,6 +217,53 @@ def test_a_checkpoint_is_no_hang(log: list[tuple[int, ...]], tmp_path: Path) -> 
     assert looked(scene, 30) is not None
 
 
+@pytest.fixture
+def checkpoint(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """When the newest checkpoint was written, as far as that can be read."""
+    times: list[float | None] = [1000.0]
+    monkeypatch.setattr(progress, "newest", lambda _path: times[-1])
+    return times
+
+
+def test_checkpoints_that_cannot_be_read(log: list[tuple[int, ...]], checkpoint: list[float | None]) -> None:
+    """Are no hang by themselves, for however long; what came before and after that is one together."""
+    scene = Scene(hang_s=100.0, checkpoint="ck")
+    assert looked(scene, 75) is None
+    checkpoint.append(None)
+    assert looked(scene, 1000) is None
+    checkpoint.append(1000.0)
+    assert looked(scene, 10) is None
+    found = looked(scene, 40)
+    assert found
+    assert found.cause == "hang"
+
+
+def test_a_checkpoint_directory_that_answers_now_and_then(
+    log: list[tuple[int, ...]], checkpoint: list[float | None]
+) -> None:
+    """Is no sign of life: a program that hangs is found, only later."""
+    scene = Scene(hang_s=100.0, checkpoint="ck")
+    for _ in range(10):
+        assert looked(scene, 10) is None
+        checkpoint.append(None)
+        assert looked(scene, 10) is None
+        checkpoint.append(1000.0)
+    assert looked(scene, 30) is not None
+
+
+def test_a_log_that_grows_while_checkpoints_cannot_be_read(
+    log: list[tuple[int, ...]], checkpoint: list[float | None]
+) -> None:
+    """Is a sign of life; and a program of which nothing was known at first may hang later."""
+    checkpoint.append(None)
+    scene = Scene(hang_s=100.0, checkpoint="ck")
+    assert looked(scene, 500) is None
+    log.append((11, 0))
+    checkpoint.append(1000.0)
+    assert looked(scene, 95) is None
+    assert looked(scene, 30) is not None
+
+
 def test_no_hang_is_looked_for(log: list[tuple[int, ...]]) -> None:
     """Unless it was asked for."""
     assert looked(Scene(hang_s=0.0), 1000) is None
