@@ -20,7 +20,11 @@ LATER = time.time_ns() + 3600 * 10**9
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """A directory like /tmp."""
-    path = tmp_path / "shared"
+    return like_tmp(tmp_path / "shared")
+
+
+def like_tmp(path: Path) -> Path:
+    """A directory in which all may write."""
     path.mkdir()
     path.chmod(0o1777)
     return path
