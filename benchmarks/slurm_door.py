@@ -61,7 +61,7 @@ ways = {
         **{f"door, {name}": lambda each=each: each.jobs() for name, each in doors.items()},
     },
     f"{len(doors['cli'].nodes([]))} nodes": {
-        "scontrol show node": run("scontrol", "-o", "show", "node"),
+        "scontrol show node": run("scontrol", "show", "node"),
         "sinfo --json": run("sinfo", "--json"),
         **{f"door, {name}": lambda each=each: each.nodes([]) for name, each in doors.items()},
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prechecks import units
 from prechecks.check import Check
@@ -68,11 +68,7 @@ class DiskSizePaths(Check):
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """More available than each threshold."""
-        found = []
-        for path, threshold in self.own(settings)["paths"]:
-            self.doing(path)
-            found.append((path, judge(available(path), threshold)))
-        return judge_all(found)
+        return look_at_all(self, self.own(settings)["paths"], lambda path, least: judge(available(path), least))
 
 
 def available(path: str) -> int | None:
@@ -90,6 +86,15 @@ def judge(available_bytes: int | None, threshold: int) -> Finding:
         return Finding(FAILED, "no such directory", None, threshold)
     verdict = OK if available_bytes > threshold else FAILED
     return Finding(verdict, units.compare_sizes(available_bytes, threshold), available_bytes, threshold)
+
+
+def look_at_all(check: Check, paths: Iterable[tuple[str, int]], look: Callable[[str, int], Finding]) -> Finding:
+    """What `look` finds on each of `disk-size.paths`. A check that hangs names the one it is at."""
+    found = []
+    for path, threshold in paths:
+        check.doing(path)
+        found.append((path, look(path, threshold)))
+    return judge_all(found)
 
 
 def judge_all(found: Sequence[tuple[str, Finding]]) -> Finding:

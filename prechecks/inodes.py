@@ -67,11 +67,8 @@ class InodesPaths(Check):
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """A greater share is free on each."""
-        found = []
-        for path, _ in settings["disk-size"]["paths"]:
-            self.doing(path)
-            found.append((path, judge(inodes(path), self.own(settings)["paths"])))
-        return disk.judge_all(found)
+        share = self.own(settings)["paths"]
+        return disk.look_at_all(self, settings["disk-size"]["paths"], lambda path, _: judge(inodes(path), share))
 
 
 def inodes(path: str) -> tuple[int, int] | None:

@@ -33,6 +33,7 @@ NODE_SIDE: Final = (
     "__main__.py",
     "after_run.py",
     "cap.py",
+    "comment.py",
     "compiled.py",
     "decide.py",
     "durations.py",

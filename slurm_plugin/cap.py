@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from prechecks.report import OURS
+from slurm_plugin.comment import without
 from slurm_plugin.slurm import Node
 
 CLAIM_S: Final = 300  # far above what a hook may take, and what two nodes' clocks may differ by
@@ -28,7 +29,7 @@ def claimed(comment: str, now: float) -> str:
 
 def unclaimed(comment: str) -> str:
     """A node's comment without a claim."""
-    return _CLAIM.sub("", comment)
+    return without(_CLAIM, comment)
 
 
 def outdated(comment: str, now: float) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 
 from prechecks.report import OURS
 from prechecks.verdict import one_line
+from slurm_plugin.comment import without
 
 _REMARK: Final = re.compile(r" ?\[slurm_plugin: would be drained: ([^\[\]]*)\]")
 _PLAIN: Final = str.maketrans({"[": "(", "]": ")", "=": ":", '"': "'"})
@@ -22,9 +23,8 @@ def remarked(comment: str, reason: str) -> str:
 
 
 def unremarked(comment: str) -> str:
-    """A node's comment without a remark; what stood behind one that came first then comes first."""
-    rest = _REMARK.sub("", comment)
-    return rest if _REMARK.match(comment) is None else rest.lstrip(" ")
+    """A node's comment without a remark."""
+    return without(_REMARK, comment)
 
 
 def found(comment: str) -> str:

@@ -8,12 +8,11 @@ import json
 import time
 from pathlib import Path
 
-from slurm_plugin.byhand import screen, situation
+from slurm_plugin.byhand import asked, screen
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.job import hold
-from slurm_plugin.slurm import Job, connect
+from slurm_plugin.slurm import Job
 
-DEADLINE_S = 10.0
 TAKEN_S = 20.0  # the supervisor looks every second, through a file server
 LOOK_EVERY_S = 0.2
 
@@ -29,10 +28,9 @@ def main(args: list[str], verb: str, does: str, done: str) -> int:
 
 
 def _main(options: argparse.Namespace, verb: str, done: str) -> int:
-    job_id = situation.job_number(options.job)
-    job, directory = situation.running(connect(deadline_s=DEADLINE_S), job_id)
+    job, directory = asked.running(options.job)
     _ask(job, directory, verb)
-    print(json.dumps({"v": 1, "job": job_id, "asked": verb}) if options.json else f"job {job_id}: {done}")
+    print(json.dumps({"v": 1, "job": job.id, "asked": verb}) if options.json else f"job {job.id}: {done}")
     return 0
 
 

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slurm_plugin import history
-from slurm_plugin.byhand import screen, situation
+from slurm_plugin.byhand import asked, screen
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.job import files, hold
-from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, connect
+from slurm_plugin.job import files
+from slurm_plugin.slurm import ENDED, Job
 
-DEADLINE_S = 10.0
 COLOURS: Mapping[str, str] = {"requeued": "yellow", "failed": "red", "held": "red", "ended": ""}
 
 
@@ -29,19 +28,13 @@ def main(args: list[str]) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
-    job_id, door = situation.job_number(options.job), connect(deadline_s=DEADLINE_S)
-    try:
-        job = door.job(job_id)
-        workdir = situation.work_directory(door, job_id) or options.directory
-    except JobNotFoundError:
-        job, workdir = None, options.directory
-    attempts = files.history(workdir, job_id)
+    job_id = asked.job_number(options.job)
+    job, directory, attempts, held = asked.known(asked.slurm(), job_id, options.directory)
     if not attempts and (job is None or job.state in ENDED):
         raise NoAttemptError(
-            f"no attempt of job {job_id} stands in {workdir / files.OURS / str(job_id) / files.ATTEMPTS}\n"
+            f"no attempt of job {job_id} stands in {directory / files.ATTEMPTS}\n"
             f"  try in its working directory, or: slurm-plugin history {job_id} --directory DIR"
         )
-    held = hold.now(job, workdir / files.OURS / str(job_id)) if job else None
     if options.json:
         state = {} if job is None else {"state": job.state, "nodes": job.nodes, "restarts": job.restarts}
         state |= {"held_until": held.get("until")} if held else {}
@@ -59,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("job", metavar="JOB", help="a job's number")
-    situation.add_job_options(parser)
+    asked.add_job_options(parser)
     return parser
 
 

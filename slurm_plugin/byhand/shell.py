@@ -7,12 +7,10 @@ import argparse
 import sys
 from typing import NoReturn
 
-from slurm_plugin.byhand import screen, situation
+from slurm_plugin.byhand import asked, screen
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.job import saved
-from slurm_plugin.slurm import connect, steps
-
-DEADLINE_S = 10.0
+from slurm_plugin.slurm import steps
 
 
 class NoWorkerError(SlurmPluginError):
@@ -26,24 +24,23 @@ def main(args: list[str]) -> int:
 
 
 def _main(options: argparse.Namespace) -> NoReturn:
-    job_id = situation.job_number(options.job)
-    job, directory = situation.running(connect(deadline_s=DEADLINE_S), job_id)
-    plain = f"srun --jobid={job_id} --overlap --pty bash"
+    job, directory = asked.running(options.job)
+    plain = f"srun --jobid={job.id} --overlap --pty bash"
     try:
         launch = saved.read(directory)
     except saved.SavedError as error:
         raise saved.SavedError(f"{error}\n  a shell without the launch's environment: {plain}") from error
-    if launch.job != job_id or launch.restart != job.restarts:
+    if launch.job != job.id or launch.restart != job.restarts:
         raise saved.SavedError(
-            f"job {job_id} has not launched its command in this run yet\n  a shell all the same: {plain}"
+            f"job {job.id} has not launched its command in this run yet\n  a shell all the same: {plain}"
         )
     number = saved.worker(launch.nodes, options.worker)
     if number is None:
         known = "\n  ".join(saved.workers(launch.nodes))
-        raise NoWorkerError(f"job {job_id} has no {screen.printable(options.worker)!r}; it has\n  {known}")
+        raise NoWorkerError(f"job {job.id} has no {screen.printable(options.worker)!r}; it has\n  {known}")
     enter = [*launch.slurm_plugin, "job", "enter", f"--directory={directory}", f"--worker={number}"]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    steps.become(steps.beside(enter, job_id, launch.nodes[number], terminal=terminal))
+    steps.become(steps.beside(enter, job.id, launch.nodes[number], terminal=terminal))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,6 +1,5 @@
 """Where a look by hand happens: the site's settings with the file that they are from, and what stands for a job."""
 
-import argparse
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -10,16 +9,11 @@ from typing import Any, NamedTuple
 import prechecks
 from hostfiles import HostfileError, nodelist
 from slurm_plugin import compiled
-from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
-from slurm_plugin.job import files, itself
-from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError
+from slurm_plugin.errors import MissingError, UsageError
+from slurm_plugin.job import itself
 
 DEFAULTS = "the defaults"
 REMEMBER = "remember"  # of the settings that checks get: whether what they see is kept for the next look
-
-
-class NotRunningError(SlurmPluginError):
-    """The job does not run now, or not so that this can be done with it (exit 1)."""
 
 
 class Site(NamedTuple):
@@ -107,61 +101,3 @@ def _hosts(environ: Mapping[str, str]) -> Sequence[str]:
         return tuple(nodelist.expand(environ.get("SLURM_JOB_NODELIST", "")))
     except HostfileError:
         return ()
-
-
-def add_job_options(parser: argparse.ArgumentParser) -> None:
-    """What every command about a job takes."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--directory",
-        type=Path,
-        default=Path(),
-        metavar="DIR",
-        help="the job's working directory, where Slurm does not know it any longer (default: here)",
-    )
-
-
-def work_directory(door: Slurm, job_id: int) -> Path | None:
-    """Where a job runs, as an absolute path; None where Slurm does not say so."""
-    try:
-        found = door.work_directory(job_id)
-    except SlurmError:
-        return None
-    return Path(found) if found.startswith("/") else None
-
-
-def job_number(word: str) -> int:
-    """The number that a user gave for a job. Raises UsageError for what is none."""
-    if not (word.isdecimal() and word.isascii()):
-        raise UsageError(
-            f"{''.join(char if char.isprintable() else '?' for char in word)!r} is no job\n"
-            "  accepted is a job's number such as 17 (of a task of an array: squeue -j 17_3 -o %A)"
-        )
-    return int(word)
-
-
-def running(door: Slurm, job_id: int) -> tuple[Job, Path]:
-    """A job that runs, and its own directory as it is seen from here.
-
-    Raises NotRunningError where it does not run, or its directory is not on this machine; SlurmError without an answer.
-    """
-    try:
-        found = door.job(job_id)
-    except JobNotFoundError as error:
-        raise NotRunningError(f"Slurm does not know job {job_id}\n  try: slurm-plugin why {job_id}") from error
-    if found.state != "RUNNING":
-        what = "has ended" if found.state in ENDED else "does not run"
-        raise NotRunningError(f"job {job_id} {what}: it is {found.state}\n  try: slurm-plugin why {job_id}")
-    directory = (work_directory(door, job_id) or Path()) / files.OURS / str(job_id)
-    try:
-        directory.stat()
-    except PermissionError as error:
-        whose = f"only {found.user}, whose job it is, may look there"
-        raise NotRunningError(f"{directory}: {whose}\n  as that user: slurm-plugin why {job_id}") from error
-    except OSError as error:
-        raise NotRunningError(
-            f"{directory}: {error.strerror} on this machine; it is made when a job of ours begins\n"
-            "  where its file system is not mounted here, call this on a node of the job:\n"
-            f"  srun --jobid={job_id} --overlap --nodes=1 --ntasks=1 --pty bash"
-        ) from error
-    return found, directory

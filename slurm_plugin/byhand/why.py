@@ -12,13 +12,11 @@ from typing import Any
 
 from hostfiles import nodelist
 from slurm_plugin import why
-from slurm_plugin.byhand import screen, situation
+from slurm_plugin.byhand import asked, screen, situation
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.job import files, hold
-from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError, connect
+from slurm_plugin.slurm import Node, Slurm, SlurmAwayError, SlurmError
 from slurm_plugin.why import Answer
 
-DEADLINE_S = 10.0
 PERIODIC = "periodic"  # the hook's name: HealthCheckProgram of a site that has it
 
 
@@ -31,7 +29,7 @@ def main(args: list[str]) -> int:
     options = _parser().parse_args(args)
 
     def command() -> int:
-        return say(answer(options.name, connect(deadline_s=DEADLINE_S), options.directory), as_json=options.json)
+        return say(answer(options.name, asked.slurm(), options.directory), as_json=options.json)
 
     return screen.guarded(command)
 
@@ -44,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="JOB|NODE", help="a job's number, or a node's name")
-    situation.add_job_options(parser)
+    asked.add_job_options(parser)
     return parser
 
 
@@ -88,23 +86,19 @@ def form(found: Answer) -> dict[str, Any]:
 
 
 def _job(job_id: int, door: Slurm, directory: Path) -> Answer:
-    try:
-        job = door.job(job_id)
-    except JobNotFoundError as error:
+    job, own, attempts, held = asked.known(door, job_id, directory)
+    if job is None:
         age = _quietly(door).get("MinJobAge", "").replace(" sec", " s") or "some minutes"
-        found = why.forgotten(job_id, door.nodes([]).values(), files.history(directory, job_id), age)
+        found = why.forgotten(job_id, door.nodes([]).values(), attempts, age)
         if found:
             return found
         raise UnknownError(
             f"Slurm does not know job {job_id}: it forgets a job {age} after its end (MinJobAge)\n"
-            f"  no node is drained because of it, and {directory / files.OURS / str(job_id)} does not tell of it\n"
+            f"  no node is drained because of it, and {own} does not tell of it\n"
             f"  try in its working directory, or: sacct -j {job_id}"
-        ) from error
-    workdir = situation.work_directory(door, job_id) or directory
-    nodes = _nodes(door, why.unavailable(job))
-    held = hold.now(job, workdir / files.OURS / str(job_id))
+        )
     queue = door.queueing([job_id]).get(job_id) if why.is_asked(job) else None
-    return why.of_job(job, nodes, files.history(workdir, job_id), held, queue)
+    return why.of_job(job, _nodes(door, why.unavailable(job)), attempts, held, queue)
 
 
 def _node(name: str, door: Slurm) -> Answer:

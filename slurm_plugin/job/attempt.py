@@ -1,23 +1,22 @@
 """One attempt: ask the nodes, choose those that the program runs on, launch it, look at it, see how it ended."""
 
-import argparse
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import prechecks
 from hostfiles import nodelist
 from slurm_plugin.decide import BAD, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
 from slurm_plugin.job import barrier, controller, itself, part, progress, saved
 from slurm_plugin.job.guards import Guards
-from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.job.nodes import WIPE_S, Nodes, only, show
 from slurm_plugin.job.prepare import Preparation
 from slurm_plugin.job.run import Run
+from slurm_plugin.job.surroundings import Surroundings
 from slurm_plugin.job.watch import Interruption, Watcher
-from slurm_plugin.slurm import Slurm, SlurmError
+from slurm_plugin.slurm import SlurmError
 
 ENDED_BY_SLURM: Final = 143  # 128 + SIGTERM
 TERM_S: Final = 2.0  # from SIGTERM to SIGKILL, for a program whose nodes are lost or which hangs
@@ -30,20 +29,9 @@ LAUNCHERS: Final = ("openmpi", "mpich", "intelmpi", "horovod")
 class Attempts:
     """Makes the attempts of one run, one after the other."""
 
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        run: Run,
-        site: Mapping[str, Any],
-        door: Slurm,
-        *,
-        environ: Mapping[str, str],
-        launcher: Launcher,
-        nodes: Nodes,
-        wish: Wish,
-    ) -> None:
-        self.options, self.run, self.site, self.door, self.environ = options, run, site, door, environ
-        self.launcher, self.nodes, self.wish = launcher, nodes, wish
+    def __init__(self, surroundings: Surroundings, run: Run, nodes: Nodes, wish: Wish) -> None:
+        self.options, self.site, self.door, self.environ, self.launcher = surroundings
+        self.run, self.nodes, self.wish = run, nodes, wish
         self.whole = run.allocation
         self.on: tuple[str, ...] = ()  # where the program runs, or was to run
         self.answers: barrier.Answers | None = None

@@ -26,6 +26,7 @@ from slurm_plugin.job.log import say
 from slurm_plugin.job.nodes import Nodes
 from slurm_plugin.job.putback import mark, put_back
 from slurm_plugin.job.run import Run, from_environment, restart_count
+from slurm_plugin.job.surroundings import Surroundings
 from slurm_plugin.slurm import Slurm, SlurmError, connect
 from slurm_plugin.slurm.patience import Patience
 
@@ -55,7 +56,7 @@ def main(options: argparse.Namespace) -> int:
         run = from_environment(environ, options.slots)
         if options.any_of and not choice.is_mine(door, run.job_id, launcher):
             return choice.LOSER
-        supervisor = Supervisor(options, run, site, door, environ=environ, launcher=launcher)
+        supervisor = Supervisor(Surroundings(options, site, door, environ, launcher), run)
         action = supervisor.supervise()
     return supervisor.act(action)
 
@@ -88,17 +89,9 @@ def counted(environ: Mapping[str, str], door: Slurm) -> Mapping[str, str]:
 class Supervisor:
     """The attempts of one run, and what is done between them."""
 
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        run: Run,
-        site: Mapping[str, Any],
-        door: Slurm,
-        *,
-        environ: Mapping[str, str],
-        launcher: Launcher,
-    ) -> None:
-        self.options, self.site, self.door, self.launcher = options, site, door, launcher
+    def __init__(self, surroundings: Surroundings, run: Run) -> None:
+        options, site, self.door, environ, launcher = surroundings
+        self.options, self.site, self.launcher = options, site, launcher
         self.files = files.directory(Path.cwd(), run.job_id)
         self.cluster = environ.get("SLURM_CLUSTER_NAME", "")
         self.run = replace(run, attempt=self._first_attempt(run.restart))
@@ -107,9 +100,7 @@ class Supervisor:
         self.lost_s = float(site.get("recovery", {}).get("node_timeout_s", LOST_S))
         leased = options.retries > 0
         self.nodes = Nodes(run.nodes, self._guard(), lambda: launcher.told_to_end, self.lost_s, leased=leased)
-        self.attempts = Attempts(
-            options, self.run, site, door, environ=environ, launcher=launcher, nodes=self.nodes, wish=self.wish
-        )
+        self.attempts = Attempts(surroundings, self.run, self.nodes, self.wish)
         self.lost: frozenset[str] = frozenset()  # nodes that did not answer at the end of the last attempt
         self.again = 0  # restarts inside allocations, those of the runs before included where they were told of
 

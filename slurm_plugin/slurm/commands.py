@@ -137,7 +137,7 @@ class Commands:
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
         which = [nodelist.fold(names)] if names else []
-        return records.nodes(self._ask(["scontrol", "-o", "show", "node", *which], purpose.READ_NODES))
+        return records.nodes(self._ask(["scontrol", "show", "node", *which], purpose.READ_NODES))
 
     def update_job(self, job_id: int, **fields: str) -> None:
         """Change a job's fields, named as scontrol names them."""

@@ -32,12 +32,12 @@ JOB_STATES: Final = ENDED | {
 NODE_STATES: Final = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED"})
 NULL: Final = "(null)"
 NOTHING: Final = dict.fromkeys((NULL, "N/A", "n/a", "None", "Unknown", "NONE"), "")  # squeue's words for it
-# ` Reason=words [author@time]`, where Slurm knows when it was given. The author ends the first line of the words, eight
-# spaces stand before each further one; behind them a node may have a comment, a reservation and more (node_info.c).
-_REASON = re.compile(r" Reason=(.*?) \[([^\[\] ]*)@([0-9T:-]+)\](?=\s*$| {8}| \w+=)", re.DOTALL)
-_BARE_REASON = re.compile(r" Reason=(.*?)(?: (?:Comment|Extra|ReservationName)=.*)?\s*$", re.DOTALL)
-_COMMENT = re.compile(r" Comment=(.*?)(?: (?:Extra|InstanceId|InstanceType|ReservationName)=.*)?\s*$", re.DOTALL)
-_MORE_LINES = " " * 8  # of a reason
+# A node's lines but the first begin with three spaces, a reason's further ones with ten; behind its reason a node may
+# have a comment, which is printed as it is, and more (node_info.c, slurm_sprint_node_table). The author ends a reason's
+# first line, where Slurm knows when it was given.
+_WORDS = re.compile(r"^   (?:Reason|Comment|Extra)=", re.MULTILINE)
+_REASON = re.compile(r"^   Reason=(.*?)(?: \[([^\[\] ]*)@([0-9T:-]+)\])? *$", re.MULTILINE)
+_COMMENT = re.compile(r"^   Comment=(.*?)(?=\n   \w+=|\s*\Z)", re.MULTILINE | re.DOTALL)
 # slurm_submit_batch_job's answer as sbatch prints it for --test-only; 26.05 has a word more behind the time.
 _FORECAST = re.compile(
     r"^sbatch: Job \d+ to start at (?P<start>\S+)(?: \w+)? using \d+ processors on nodes (?P<nodes>\S+)"
@@ -174,27 +174,28 @@ def exit_of(status: str) -> tuple[int | None, int | None]:
 
 
 def nodes(text: str) -> dict[str, Node]:
-    """Nodes from `scontrol -o show node`. Raises SlurmError where the last line is cut off."""
-    if text and not text.endswith("\n"):
+    """Nodes from `scontrol show node`, each of several lines and an empty one. Raises SlurmError where that is missing.
+
+    With `-o` all would be on one line, where words of a reason or a comment can look like what stands behind them.
+    """
+    _, _, rest = text.rpartition("\n\n")
+    if rest.startswith("NodeName=") or not f"\n{rest}".endswith("\n"):
         raise SlurmError("scontrol's answer ends in the middle of a node\n  ask again; it may have been killed")
     found = (part for part in re.split(r"^(?=NodeName=)", text, flags=re.MULTILINE) if part.startswith("NodeName="))
     return {node.name: node for node in map(_node, found)}
 
 
 def _node(text: str) -> Node:
-    """A node: only administrators choose what stands there, a reason of several lines included."""
-    before, _, _ = text.partition(" Reason=")
+    """A node: only administrators choose what stands there, a reason and a comment of several lines included."""
+    before, *_ = _WORDS.split(text, 1)
     fields = dict(part.split("=", 1) for part in before.split() if "=" in part)
-    reason = _REASON.search(text)
-    start = reason.end() if reason else 0
-    bare = None if reason else _BARE_REASON.search(text)
-    comment = None if reason and text.startswith(_MORE_LINES, reason.end()) else _COMMENT.search(text, start)
+    reason, comment = _REASON.search(text), _COMMENT.search(text)
     return Node(
         name=fields["NodeName"],
         states=node_states(fields.get("State", "")),
-        reason=reason[1] if reason else bare[1] if bare else "",
-        reason_user=reason[2] if reason else "",
-        reason_time=utc(reason[3]) if reason else None,
+        reason=reason[1] if reason else "",
+        reason_user=reason[2] or "" if reason else "",
+        reason_time=utc(reason[3] or "") if reason else None,
         partitions=tuple(filter(None, fields.get("Partitions", "").split(","))),
         comment=comment[1] if comment else "",
     )

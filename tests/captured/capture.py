@@ -26,8 +26,9 @@ from slurm_plugin.slurm.process import Command, Result, reading_environment, run
 NODES = 6
 NONCE = "0123456789ab"  # in place of the random one
 FORGED = "x\n~ffffffffffff\n99~ffffffffffffforged~ffffffffffffroot~ffffffffffff\r\tgr\u00f6\u00dfer"
-REASON_OF_LINES = "slurm_plugin: health: 2 checks [job 7]\nfirst Comment=x\nsecond"
-NODE_COMMENT = "rack 7 Reason=none [eve@2020-01-01T00:00:00]"
+REASON_OF_LINES = "slurm_plugin: health: 2 checks [job 7]\nfirst Comment=x\n   Comment=y"
+NODE_COMMENT = "rack 7 Reason=none [eve@2020-01-01T00:00:00] State=IDLE Extra=1\nslot 3"
+NODE_EXTRA = "a Comment=b"
 UNKNOWN_JOB = 999_999
 SLEEP = "#!/bin/sh\nsleep 600\n"
 STUBBORN = "#!/bin/sh\ntrap '' TERM\nsleep 600\n"
@@ -39,7 +40,7 @@ class Recorder(Commands):
 
     def __init__(self, box: Sandbox, kept: list[dict[str, Any]], name: str, user: str = "root") -> None:
         super().__init__(deadline_s=HANGING_DEADLINE_S)
-        self.box, self._kept, self._name, self._user = box, kept, name, user
+        self.box, self._kept, self._question, self._user = box, kept, name, user
 
     def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
         environ = submitting_environment if commands[0].argv[0] == "sbatch" else reading_environment
@@ -51,7 +52,7 @@ class Recorder(Commands):
             inside, deadline_s=end - time.monotonic(), environ=environ(machine.environment(self._user, {}))
         )
         for each, result in zip(commands, results, strict=True):
-            asked = {"name": self._name, "argv": list(each.argv), "variables": dict(each.variables)}
+            asked = {"name": self._question, "argv": list(each.argv), "variables": dict(each.variables)}
             self._kept.append({**asked, "code": result.code, "out": result.out, "err": result.err})
         return results
 
@@ -143,7 +144,7 @@ def make_nodes(capture: Capture) -> None:
     capture.ask("resume", lambda door: door.resume("n5"))
     capture.box.run(["scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=State=IDLE [a] b"], "root")
     capture.ask("drain n6", lambda door: door.drain("n6", REASON_OF_LINES))
-    capture.box.run(["scontrol", "update", "NodeName=n6", f"Comment={NODE_COMMENT}"], "root")
+    capture.box.run(["scontrol", "update", "NodeName=n6", f"Comment={NODE_COMMENT}", f"Extra={NODE_EXTRA}"], "root")
     reservation = ["ReservationName=spare", "StartTime=now", "Duration=60", "Users=root", "Nodes=n6"]
     capture.box.run(["scontrol", "create", "reservation", *reservation], "root")
     end = time.monotonic() + 60

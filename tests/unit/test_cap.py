@@ -79,6 +79,12 @@ def test_a_comment_is_kept(comment: str) -> None:
     assert cap.claimed(once, NOW) == once
 
 
+def test_words_behind_a_claim_stay() -> None:
+    """Those of a ticket that an administrator adds meanwhile; no blank is left in the claim's place."""
+    assert cap.unclaimed(f"{cap.claimed('', NOW)} ticket 17") == "ticket 17"
+    assert cap.unclaimed(f"{cap.claimed('rack 7', NOW)} ticket 17") == "rack 7 ticket 17"
+
+
 @given(st.integers(2, 60), st.floats(0, 1), st.randoms())
 def test_the_cap_holds_in_any_order(count: int, share: float, order: random.Random) -> None:
     """All nodes fail at once; each claims, looks and drains or withdraws, and their steps mix in any way."""

@@ -53,4 +53,4 @@ def test_a_comment_and_a_claim_are_kept(comment: str, reason: str) -> None:
     both = cap.claimed(once, NOW)
     assert cap.unclaimed(both) == once
     assert remark.unremarked(both) == cap.claimed(comment, NOW)
-    assert cap.unclaimed(remark.remarked(cap.claimed(comment, NOW), reason)).lstrip() == once
+    assert cap.unclaimed(remark.remarked(cap.claimed(comment, NOW), reason)) == once

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from slurm_plugin.__main__ import main
-from slurm_plugin.byhand import held
+from slurm_plugin.byhand import asked, held
 from slurm_plugin.job import files, hold
 from slurm_plugin.slurm import SlurmAwayError
 from tests.fakes import FakeSlurm, job
@@ -33,7 +33,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSlurm:
     directory = files.directory(tmp_path / "work", 7)
     (directory / hold.STATE).write_text(json.dumps(NOTED))
     (directory / hold.REQUEST).touch()
-    monkeypatch.setattr(held, "connect", lambda **_: fake)
+    monkeypatch.setattr(asked, "connect", lambda **_: fake)
     return fake
 
 

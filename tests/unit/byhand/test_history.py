@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.__main__ import main
-from slurm_plugin.byhand import history
+from slurm_plugin.byhand import asked, history
 from slurm_plugin.job import files, hold
 from slurm_plugin.slurm import SlurmAwayError
 from tests.fakes import FakeSlurm, job
@@ -18,7 +18,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSlurm:
     """A door that knows job 7, which runs in `work`; this directory is another one."""
     fake = FakeSlurm([job(state="RUNNING", reason="", nodes="n[1,3-5]", restarts=1)])
     fake.directories[7] = str(tmp_path / "work")
-    monkeypatch.setattr(history, "connect", lambda **_: fake)
+    monkeypatch.setattr(asked, "connect", lambda **_: fake)
     monkeypatch.chdir(tmp_path)
     return fake
 

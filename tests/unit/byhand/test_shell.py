@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.__main__ import main
-from slurm_plugin.byhand import shell
+from slurm_plugin.byhand import asked
 from slurm_plugin.job import files, saved
 from slurm_plugin.slurm import steps
 from tests.fakes import FakeSlurm, job
@@ -27,7 +27,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSlurm:
     def become(argv: list[str]) -> None:
         raise BecameError(argv)
 
-    monkeypatch.setattr(shell, "connect", lambda **_: fake)
+    monkeypatch.setattr(asked, "connect", lambda **_: fake)
     monkeypatch.setattr(steps, "become", become)
     return fake
 

@@ -10,7 +10,7 @@ import pytest
 
 from slurm_plugin import grant
 from slurm_plugin.__main__ import main
-from slurm_plugin.byhand import why
+from slurm_plugin.byhand import asked, why
 from slurm_plugin.errors import MissingError
 from slurm_plugin.job import files
 from slurm_plugin.slurm import Queueing, SlurmAwayError, SlurmError
@@ -34,7 +34,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeSlurm
     """A door that knows job 7 and two nodes; an empty directory."""
     fake = Strict([job(state="FAILED", reason="", exit_code=5, comment=ASKED)], [node("n1"), BAD])
     fake.settings |= {"MinJobAge": "300 sec"}
-    monkeypatch.setattr(why, "connect", lambda **_: fake)
+    monkeypatch.setattr(asked, "connect", lambda **_: fake)
     monkeypatch.chdir(tmp_path)
     return fake
 

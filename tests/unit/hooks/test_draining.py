@@ -9,17 +9,12 @@ from typing import Any
 
 import pytest
 
-from prechecks import Context
-from slurm_plugin import siteconfig
 from slurm_plugin.hooks import draining, marker
 from slurm_plugin.hooks.draining import joined, may_drain
-from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.slurm import Node, SlurmError
 from tests.fakes import FakeSlurm, node
+from tests.unit.hooks.bad_node import PROLOG, REASON, default_site, remembered
 from tests.unit.hooks.waiting import until
-
-PROLOG = Context("prolog", "n1", (), (2, 3), infiniband=True)
-REASON = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
 
 TABLE = {
     "idle": (node("n1"), True),
@@ -43,14 +38,8 @@ def test_may_drain(found: Node, expected: bool) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path) -> dict[str, Any]:
-    """The default settings, compiled; the state of this node in a directory of root's."""
-    settings = siteconfig.compiled(SiteConfig())
-    settings["prechecks"]["state"] = str(tmp_path / "run/state")
-    return settings
-
-
-def remembered(site: dict[str, Any]) -> dict[str, Any]:
-    return marker.load(site, marker.DRAINED)
+    """The default settings; the state of this node in a directory of root's."""
+    return default_site(tmp_path)
 
 
 def test_drain(site: dict[str, Any]) -> None:
@@ -99,84 +88,6 @@ def test_the_cap_is_reached(site: dict[str, Any], tmp_path: Path) -> None:
     until(told.exists)
     words = "1 of 2 nodes of partition main are out by our doing or about to be; at most 1 may be (drain_cap)"
     assert told.read_text() == f"not-drained n1 {words}; found: {REASON}\n"
-
-
-SAID = "rack 7 [slurm_plugin: would be drained: gpu-check: 3 of 4 GPUs (job 7)]"
-
-
-@pytest.fixture
-def dry(site: dict[str, Any]) -> dict[str, Any]:
-    """A site's dry run."""
-    site["dry_run"] = True
-    return site
-
-
-def test_dry_run(dry: dict[str, Any]) -> None:
-    """The node's comment says it, behind an administrator's words, and nothing is drained; nor is it resumed."""
-    door = FakeSlurm(nodes=[node("n1", comment="rack 7")])
-    assert not draining.drain(door, dry, PROLOG, REASON)
-    assert door.changes == [("update_node", "n1", {"Comment": SAID})]
-    assert (door.questions, marker.remarked(dry)) == ([("nodes", ("n1",))], REASON)
-    draining.resume(door, dry, node("n1", "IDLE", "DRAIN", reason=REASON))
-    assert len(door.questions) == len(door.changes) == 1
-
-
-def test_dry_run_again(dry: dict[str, Any]) -> None:
-    """Other values of the same items change nothing, and Slurm is not asked; what is new is said beside it."""
-    door = FakeSlurm(nodes=[node("n1", comment="rack 7")])
-    for reason in (REASON, REASON, "slurm_plugin: gpu-check: 2 of 4 GPUs"):
-        assert not draining.drain(door, dry, PROLOG, reason)
-    assert (len(door.questions), len(door.changes)) == (1, 1)
-    assert not draining.drain(door, dry, PROLOG, "slurm_plugin: dns: no answer [job 8]")
-    whole = "rack 7 [slurm_plugin: would be drained: dns: no answer; gpu-check: 3 of 4 GPUs (job 7) (job 8)]"
-    assert door.known_nodes["n1"].comment == whole
-    assert (len(door.questions), len(door.changes)) == (2, 2)
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        node("n1", "IDLE", "DRAIN", reason="new disk"),
-        node("n1", "IDLE", "DRAIN", reason=REASON),
-        node("n1", "UNKNOWN"),
-        node("n2"),
-    ],
-)
-def test_dry_run_of_a_node_that_would_not_be_drained(dry: dict[str, Any], found: Node) -> None:
-    """Nothing is said of one that is out already, cannot be read, or is not known to Slurm."""
-    door = FakeSlurm(nodes=[found])
-    assert not draining.drain(door, dry, PROLOG, REASON)
-    assert (door.changes, marker.remarked(dry)) == ([], "")
-
-
-@pytest.mark.parametrize("call", [("nodes", None), ("update_node", "n1")])
-def test_dry_run_without_a_controller(
-    dry: dict[str, Any], call: tuple[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A line in the log, and the next look tries again."""
-    said: list[str] = []
-    monkeypatch.setattr(draining.syslog, "syslog", lambda *words: said.append(words[-1]))
-    door = FakeSlurm(nodes=[node("n1", comment="rack 7")])
-    door.refusals[call] = 1
-    assert not draining.drain(door, dry, PROLOG, REASON)
-    assert said == [
-        f"dry run: n1 would be drained: {REASON}",
-        f"the comment of n1 does not say so: {call[0]} was refused",
-    ]
-    assert door.known_nodes["n1"].comment == "rack 7"
-    assert not draining.drain(door, dry, PROLOG, REASON)
-    assert door.known_nodes["n1"].comment == SAID
-
-
-def test_a_drain_after_a_dry_run(dry: dict[str, Any]) -> None:
-    """Takes away what the dry run said, with its own claim and no question more."""
-    door = FakeSlurm(nodes=[node("n1", partitions=("main",), comment="rack 7")])
-    draining.drain(door, dry, PROLOG, REASON)
-    dry["dry_run"] = False
-    del door.changes[:], door.questions[:]
-    assert draining.drain(door, dry, PROLOG, REASON)
-    assert [change[0] for change in door.changes] == ["update_node", "drain", "update_node"]
-    assert (len(door.questions), door.known_nodes["n1"].comment, marker.remarked(dry)) == (2, "rack 7", "")
 
 
 @pytest.mark.parametrize(
@@ -282,44 +193,6 @@ def test_the_count_is_refused(site: dict[str, Any]) -> None:
     door = Busy(nodes=[node("n1", comment="rack 7")])
     assert not draining.drain(door, site, PROLOG, REASON)
     assert door.known_nodes["n1"] == node("n1", comment="rack 7")
-
-
-def test_resume(site: dict[str, Any]) -> None:
-    """Nothing is left of the reason where Slurm takes it away itself."""
-    drained = node("n1", "IDLE", "DRAIN", reason=REASON)
-    door = FakeSlurm(nodes=[drained])
-    draining.resume(door, site, drained)
-    assert door.changes == [("resume", "n1")]
-
-
-def test_resume_where_slurm_keeps_the_reason(site: dict[str, Any]) -> None:
-    """A later drain of Slurm's own would otherwise keep ours."""
-
-    class Keeps(FakeSlurm):
-        def resume(self, name: str) -> None:
-            super().resume(name)
-            self.known_nodes[name] = self.known_nodes[name]._replace(reason=REASON)
-
-    drained = node("n1", "IDLE", "DRAIN", reason=REASON)
-    door = Keeps(nodes=[drained])
-    draining.resume(door, site, drained)
-    assert door.changes == [("resume", "n1"), ("update_node", "n1", {"Reason": "Not responding"})]
-
-
-def test_resume_and_a_prolog_that_drains_again(site: dict[str, Any]) -> None:
-    """Its reason stays, and what it has remembered."""
-    again = "slurm_plugin: infiniband: down [job 9]"
-
-    class Meanwhile(FakeSlurm):
-        def resume(self, name: str) -> None:
-            super().resume(name)
-            self.known_nodes[name] = self.known_nodes[name]._replace(states=frozenset({"DRAIN"}), reason=again)
-            marker.drained(site, again, PROLOG, done=True)
-
-    drained = node("n1", "IDLE", "DRAIN", reason=REASON)
-    door = Meanwhile(nodes=[drained])
-    draining.resume(door, site, drained)
-    assert (door.known_nodes["n1"].reason, remembered(site)["reason"]) == (again, again)
 
 
 def test_a_marker_that_cannot_be_written(site: dict[str, Any], tmp_path: Path) -> None:

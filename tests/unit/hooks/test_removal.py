@@ -1,72 +1,21 @@
 """Deleting what one user left where all may write: hostile trees, real files of real owners."""
 
 import os
-import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from slurm_plugin.hooks import removal
-
-ALICE, BOB = 20001, 20002
-LATER = time.time_ns() + 3600 * 10**9
+from tests.unit.hooks.owned import ALICE, BOB, directory, file, give, left, like_tmp, remove
 
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """A directory like /tmp."""
-    path = tmp_path / "shared"
-    path.mkdir()
-    path.chmod(0o1777)
-    return path
-
-
-def give(path: Path, uid: int = ALICE) -> Path:
-    """Make somebody the owner of a file, a link or a directory."""
-    os.chown(path, uid, uid, follow_symlinks=False)
-    return path
-
-
-def file(path: Path, uid: int = ALICE) -> Path:
-    """A file of somebody's."""
-    path.write_text("x")
-    return give(path, uid)
-
-
-def directory(path: Path, uid: int = ALICE) -> Path:
-    """A directory of somebody's."""
-    path.mkdir()
-    return give(path, uid)
-
-
-def remove(path: Path, uid: int = ALICE, before: int = LATER) -> int:
-    """What `removal.remove` removes of this user's."""
-    fd = removal.open_shared(str(path))
-    try:
-        return removal.remove(fd, removal.Leftovers(uid, os.fstat(fd).st_dev, before))
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def root() -> Iterator[None]:
-    """What is done in here is done by root, while something is removed with a user's rights."""
-    user = os.geteuid()
-    os.seteuid(0)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
-
-
-def left(path: Path) -> set[str]:
-    """Everything in a directory."""
-    return {str(each.relative_to(path)) for each in path.rglob("*")}
+    return like_tmp(tmp_path / "shared")
 
 
 def test_one_users_files(shared: Path) -> None:
@@ -197,164 +146,6 @@ def test_another_file_system(shared: Path) -> None:
         assert left(shared) == {"a", "a/mounted", "a/mounted/f"}
     finally:
         subprocess.run(["umount", at], check=True)
-
-
-def test_a_user_who_is_at_work(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look at a name and its opening it becomes a link or somebody else's: nothing behind it goes."""
-    precious = directory(tmp_path / "precious", BOB)
-    file(precious / "f", BOB)
-    real = os.open
-    swaps: dict[str, Callable[[], object]] = {
-        "link": lambda: (shared / "link").symlink_to(precious),
-        "bobs": lambda: precious.rename(shared / "bobs"),
-    }
-    for name in swaps:
-        directory(shared / name)
-
-    def swapped(path: str, flags: int, *args: int, dir_fd: int | None = None) -> int:
-        if path in swaps:
-            with root():
-                (shared / path).rmdir()
-                swaps.pop(path)()
-        return real(path, flags, *args, dir_fd=dir_fd)
-
-    monkeypatch.setattr(os, "open", swapped)
-    assert remove(shared) == 0
-    assert not swaps
-    assert (shared / "bobs/f").read_text() == "x"
-
-
-def swap_for_ever(shared: Path) -> None:
-    """As the user, make names directories, links and files, and move directories about, until killed."""
-    os.chdir(shared)
-    os.setuid(ALICE)
-    while True:
-        for number in range(20):
-            with suppress(OSError):
-                Path(f"{number}/d/d").mkdir(parents=True)
-            with suppress(OSError):
-                Path(f"{number}/d").rename(f"{number}.moved")
-            with suppress(OSError):
-                Path(f"{number}/d").symlink_to("../../precious")
-            with suppress(OSError):
-                Path(f"{number}.moved/d").rmdir()
-                Path(f"{number}.moved/d").symlink_to("../../precious")
-
-
-def test_a_race(shared: Path, tmp_path: Path) -> None:
-    """While a process of the user's does its worst, nothing but that user's own goes, and every call comes back."""
-    precious = directory(tmp_path / "precious")
-    file(precious / "f")
-    tmp_path.chmod(0o711)
-    pid = os.fork()
-    if pid == 0:
-        swap_for_ever(shared)
-    try:
-        end, removed = time.monotonic() + 1, 0
-        while time.monotonic() < end:
-            removed += remove(shared)
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    assert removed > 100
-    assert left(precious) == {"f"}
-    remove(shared)
-    assert left(shared) == set()
-
-
-def test_a_name_that_somebody_else_takes_meanwhile(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look at a file and its deletion it becomes another user's: the kernel says no."""
-    file(shared / "f")
-    directory(shared / "d")
-    reals = {"unlink": os.unlink, "rmdir": os.rmdir}
-
-    def swapping(how: str) -> Callable[..., None]:
-        def swapped(name: str, *, dir_fd: int) -> None:
-            with root():
-                give(shared / name, BOB)
-            reals[how](name, dir_fd=dir_fd)
-
-        return swapped
-
-    for how in reals:
-        monkeypatch.setattr(os, how, swapping(how))
-    assert remove(shared) == 0
-    assert left(shared) == {"f", "d"}
-
-
-def test_a_directory_that_moves_meanwhile(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user who moves the directory that is being emptied loses nothing above its new place."""
-    home = directory(tmp_path / "home")
-    file(home / "thesis")
-    file(directory(directory(shared / "a") / "b") / "f")
-    real = os.unlink
-
-    def moving(name: str, *, dir_fd: int) -> None:
-        if name == "f":
-            with root():
-                (shared / "a" / "b").rename(home / "b")
-        real(name, dir_fd=dir_fd)
-
-    monkeypatch.setattr(os, "unlink", moving)
-    remove(shared)
-    assert left(home) == {"thesis", "b"}
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda path: path.chmod(0o777), "is not root's and open to all with the sticky bit, as /tmp is"),
-        (give, "is not root's and open to all with the sticky bit, as /tmp is"),
-        (lambda path: (path.rename(f"{path}.2"), path.symlink_to(f"{path}.2")), "Not a directory"),
-        (lambda path: path.rmdir(), "No such file or directory"),
-    ],
-    ids=["a home", "a user's own", "a link", "nothing"],
-)
-def test_directories_that_are_refused(shared: Path, change: Callable[[Path], object], words: str) -> None:
-    """Only what looks like /tmp is cleaned."""
-    change(shared)
-    with pytest.raises(OSError, match=r".") as caught:
-        removal.open_shared(str(shared))
-    assert caught.value.strerror == words
-
-
-def test_a_link_on_the_way(shared: Path, tmp_path: Path) -> None:
-    """No part of the path may be one."""
-    (tmp_path / "way").symlink_to(tmp_path)
-    with pytest.raises(NotADirectoryError):
-        removal.open_shared(f"{tmp_path}/way/shared")
-
-
-def test_file_systems_that_nodes_share(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job on another node may use what lies there."""
-    table = Path("/proc/self/mountinfo").read_text()
-    at = removal.mounts.Mount("0:99", str(shared), frozenset({"rw"}), "nfs4", frozenset({"rw"}))
-    rows = [*map(removal.mounts.parse, table.splitlines()), at]
-    monkeypatch.setattr(removal.mounts, "mounts", lambda: iter(rows))
-    with pytest.raises(PermissionError) as caught:
-        removal.open_shared(str(shared))
-    assert caught.value.strerror == "is on nfs4, which other nodes may share"
-
-
-MOUNTS = {"/": "ext4", "/dev": "devtmpfs", "/dev/shm": "tmpfs", "/scratch": "xfs", "/scratch/net": "lustre"}
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/dev/shm", "tmpfs"),
-        ("//dev//shm/", "tmpfs"),
-        ("/dev/shmx", "devtmpfs"),
-        ("/scratch/a", "xfs"),
-        ("/scratch/net/a", "lustre"),
-        ("/tmp", "ext4"),
-    ],
-)
-def test_file_system(path: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the nearest mount point above."""
-    rows = [removal.mounts.Mount("0:1", point, frozenset(), each, frozenset()) for point, each in MOUNTS.items()]
-    monkeypatch.setattr(removal.mounts, "mounts", lambda: iter(rows))
-    assert removal.file_system(path) == kind
 
 
 def test_any_of(shared: Path) -> None:

@@ -1,81 +1,31 @@
-"""`slurm-plugin hosts` for Ascend: rank tables from what nodes say, and the variables of a process."""
+"""`slurm-plugin hosts` for Ascend: rank tables from what nodes say."""
 
 import io
 import os
 import signal
-import socket
 from pathlib import Path
 
 import pytest
 
-from hostfiles import DEVICES, FORMATS, Allocation, npu, ranktable
+from hostfiles import DEVICES, FORMATS, ranktable
 from slurm_plugin.job import ascend, devices, hosts, network
-from slurm_plugin.job.run import master_port
 from tests.ascend import allocation
+from tests.unit.job.asked import JOB, TWO, in_a_file, job, lines, no_job, printed, refused
 
-TWO = allocation(2, 2)
 TABLES = [form for form, needed in DEVICES.items() if needed]
-ADDRESSES = {"n1": "10.0.0.9", "n2": "10.0.0.10", "n3": "10.0.0.11", "loop": "127.0.1.1"}
-JOB = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_JOB_NODELIST": "n[1-2]",
-    "SLURM_JOB_NUM_NODES": "2",
-    "SLURM_TASKS_PER_NODE": "2(x2)",
-    "SLURMD_NODENAME": "n1",
-}
-STEP = {**JOB, "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
-
-
-def lines(of: Allocation) -> list[str]:
-    """What the hosts say."""
-    return [npu.line(host.name, host.address, host.devices) for host in of.hosts]
 
 
 @pytest.fixture(autouse=True)
 def environ(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """No job; names resolve as ADDRESSES says; no node is asked."""
-    for name in os.environ:
-        if name.startswith(("SLURM", "ASCEND")):
-            monkeypatch.delenv(name)
-
-    def resolved(name: bytes, *_args: object, **_kwargs: object) -> list[object]:
-        if name.decode() not in ADDRESSES:
-            raise socket.gaierror(-2, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ADDRESSES[name.decode()], 0))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    monkeypatch.setattr(devices, "asked", lambda *_args: pytest.fail("a node was asked"))
+    no_job(monkeypatch)
     return monkeypatch
 
 
 @pytest.fixture
 def said(tmp_path: Path) -> Path:
     """The lines of TWO in a file."""
-    path = tmp_path / "lines"
-    path.write_text("\n".join(["", *lines(TWO), ""]))
-    return path
-
-
-def job(environ: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    """Be inside it from now on."""
-    for name, value in variables.items():
-        environ.setenv(name, value)
-
-
-def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """What the command prints, and nothing on stderr."""
-    assert hosts.main([str(argument) for argument in arguments]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """The one line of an exit 2, and nothing on stdout."""
-    assert hosts.main([str(argument) for argument in arguments]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    return err.removeprefix("slurm-plugin: ")[:-1]
+    return in_a_file(tmp_path)
 
 
 @pytest.mark.parametrize("form", TABLES)
@@ -221,162 +171,3 @@ def test_a_file_that_cannot_be_written(capsys: pytest.CaptureFixture[str], said:
     assert refused(capsys, "ranktable-1.0", "--devices", said, "--output", out) == (
         f"{out}: Not a directory; nothing was written"
     )
-
-
-# The variables of a process.
-
-
-def test_the_scheduler(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Outside a step without a task: on the first host, by address; inside a job and outside the same."""
-    wanted = (
-        f"export MS_ROLE=MS_SCHED\nexport MS_SCHED_HOST=10.0.0.9\nexport MS_SCHED_PORT={master_port(7, 0)}\n"
-        "export MS_WORKER_NUM=4\n"
-    )
-    assert printed(capsys, "ascend", "--nodelist=n[1-2]", "--tasks-per-node=2(x2)", "--job-id=7") == wanted
-    job(environ, JOB)
-    assert printed(capsys, "ascend") == wanted
-
-
-def test_a_worker_is_the_task_that_asks(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """In a step; by hand the one of --task."""
-    by_hand = ("ascend", "--nodelist=n[1-2]", "--tasks-per-node=2(x2)", "--job-id=7", "--task=3")
-    outside = printed(capsys, *by_hand)
-    job(environ, {**STEP, "SLURM_STEP_ID": "5", "SLURM_PROCID": "3"})
-    assert printed(capsys, "ascend") == outside  # with the port of the scheduler, which runs in no step
-    assert "MS_ROLE=MS_WORKER\nexport MS_SCHED_HOST=10.0.0.9\n" in outside
-    assert "MS_NODE_ID=3\nexport RANK_ID=3\nexport RANK_SIZE=4\nexport ASCEND_DEVICE_ID=1\n" in outside
-
-
-def test_a_workers_number_on_its_node_is_slurms(capsys: pytest.CaptureFixture[str]) -> None:
-    """Under every distribution."""
-    cyclic = ("ascend", "--nodelist=n[1-2]", "--tasks-per-node=2(x2)", "--distribution=cyclic", "--task=1")
-    assert "RANK_ID=1\nexport RANK_SIZE=4\nexport ASCEND_DEVICE_ID=0\n" in printed(capsys, *cyclic)
-
-
-def test_the_dynamic_cluster_from_lines(
-    environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: Path
-) -> None:
-    """Addresses and physical ids are those of the lines, and no name is looked up; the port is the job's in a step."""
-    job(environ, {**STEP, "SLURM_STEP_ID": "5", "SLURM_PROCID": "0"})
-    assert f"MS_SCHED_PORT={master_port(7, 0)}\n" in printed(capsys, "ascend", "--devices", said)
-    for name in STEP:
-        environ.delenv(name)
-    said.write_text("a 10.9.0.1 4=1.2.3.4 5=1.2.3.5\nb 10.9.0.2 4=1.2.3.6 5=1.2.3.7\n")
-    text = printed(capsys, "ascend", "--devices", said, "--task=2")
-    assert "MS_SCHED_HOST=10.9.0.1\n" in text
-    assert "ASCEND_DEVICE_ID=0\nexport DEVICE_ID=0\nexport ASCEND_RT_VISIBLE_DEVICES=4,5\n" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--nodelist=loop"],
-            "loop is 127.0.1.1 here, which no other node can reach; mend /etc/hosts",
-        ),
-        (
-            ["--nodelist=x1"],
-            "x1 has no address here (Name or service not known); a name service or /etc/hosts has to know it",
-        ),
-        (["--nodelist=n1", "--slots=2", "--task=0"], "n1: 1 tasks and 2 devices; one task a device"),
-        (["--nodelist=n1", "--task=1"], "task 1 of 1; tasks count from 0"),
-        (["--nodelist=n1", "--task=-1"], "task -1 of 1; tasks count from 0"),
-        ([], "neither SLURM_JOB_NODELIST nor SLURM_NODELIST is set; run this inside a job, or give --nodelist"),
-    ],
-)
-def test_no_cluster(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    """Names without an address, and tasks that are not there."""
-    assert refused(capsys, "ascend", *arguments) == message
-
-
-def test_more_tasks_than_devices_that_slurm_counts(
-    environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Slurm's own number is believed where there is one."""
-    job(environ, {**STEP, "SLURM_PROCID": "0", "SLURM_GPUS_ON_NODE": "1"})
-    assert refused(capsys, "ascend") == "n1: 2 tasks and 1 devices; one task a device"
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """A table of 1.0 whose servers stand in the order of text, as a converted one's do: n2 is first."""
-    path = tmp_path / "table.json"
-    path.write_text(ranktable.version_1_0(ranktable.in_text_order(TWO)))
-    return path
-
-
-def test_the_rank_is_the_tables(
-    environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], table: Path, said: Path
-) -> None:
-    """In a step, for nodes by hand and for lines: task 3 is on n2, and n2 has the ranks 0 and 1."""
-    wanted = (
-        f"export RANK_TABLE_FILE={table}\nexport RANK_ID=1\nexport RANK_SIZE=4\nexport ASCEND_DEVICE_ID=1\n"
-        "export DEVICE_ID=1\nexport ASCEND_RT_VISIBLE_DEVICES=0,1\n"
-    )
-    task = ("ascend", "--table", table, "--task=3")
-    assert printed(capsys, *task, "--nodelist=n[1-2]", "--tasks-per-node=2(x2)") == wanted
-    assert printed(capsys, *task, "--devices", said) == wanted
-    assert printed(capsys, "ascend", "--table", table, "--task=1") == wanted  # nobody else: the table's own rank
-    job(environ, {**STEP, "SLURM_PROCID": "3"})
-    assert printed(capsys, "ascend", "--table", table) == wanted
-
-
-def test_a_table_of_one_server(environ: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], table: Path) -> None:
-    """It is this node's, whatever its name resolves to; the path is made absolute."""
-    table.write_text(ranktable.version_1_0(allocation(2)))
-    environ.chdir(table.parent)
-    text = printed(capsys, "ascend", "--table=table.json", "--nodelist=loop", "--tasks-per-node=2", "--task=1")
-    assert text.startswith(f"export RANK_TABLE_FILE={table}\nexport RANK_ID=1\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--nodelist=n[1-2]"], "a rank table has no scheduler; say for which rank with --task, or ask in a step"),
-        ([], "a rank table has no scheduler; say for which rank with --task, or ask in a step"),
-        (["--task=4"], "task 4 of 4; tasks count from 0"),
-        (["--task=0", "--nodelist=n[1-2]"], "2 tasks, and 4 devices in the rank table; one task a device"),
-        (
-            ["--task=0", "--nodelist=n[1-2]", "--tasks-per-node=3,1"],
-            "n1: 3 tasks, and 2 devices in the rank table; one task a device",
-        ),
-        (
-            ["--task=3", "--nodelist=n1,n3", "--tasks-per-node=2(x2)"],
-            "n3 is 10.0.0.11 here, and no server of the rank table, which has 10.0.0.10, 10.0.0.9",
-        ),
-        (
-            ["--task=3", "--nodelist=n1,loop", "--tasks-per-node=2(x2)"],
-            "loop is 127.0.1.1 here, which no other node can reach; mend /etc/hosts",
-        ),
-    ],
-)
-def test_no_rank_in_the_table(
-    capsys: pytest.CaptureFixture[str], table: Path, arguments: list[str], message: str
-) -> None:
-    """No scheduler, no such task, counts that do not match, a host that is not there."""
-    assert refused(capsys, "ascend", "--table", table, *arguments) == message
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "there is no such file"),
-        (ranktable.INITIALIZING, "rank table: status is 'initializing'; it is read when it is 'completed'"),
-    ],
-)
-def test_a_table_that_is_not_there(
-    capsys: pytest.CaptureFixture[str], table: Path, text: str | None, message: str
-) -> None:
-    """Nobody waits for it here."""
-    table.unlink()
-    if text:
-        table.write_text(text)
-    assert refused(capsys, "ascend", "--table", table, "--task=0") == (
-        f"{table}: no rank table after 0 s; seen last: {message}"
-    )
-
-
-def test_a_table_that_hccl_does_not_open(capsys: pytest.CaptureFixture[str], table: Path) -> None:
-    """By its name."""
-    other = table.rename(table.with_name("table.txt"))
-    assert refused(capsys, "ascend", "--table", other, "--task=0").endswith("has .json once, at its end")

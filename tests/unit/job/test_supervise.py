@@ -11,6 +11,7 @@ from slurm_plugin.job import _parser, files, hold, saved
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.run import from_environment
 from slurm_plugin.job.supervise import Supervisor, counted
+from slurm_plugin.job.surroundings import Surroundings
 from slurm_plugin.slurm import SlurmAwayError
 from slurm_plugin.slurm.patience import FIRST_PAUSE_S
 from tests.fake_slurm import FakeSlurm
@@ -73,7 +74,7 @@ def attempted(srun: Path, door: FakeSlurm, *words: str, environ: Mapping[str, st
     site = {"run_directory": str(srun / "run"), "infiniband_partitions": (), "prechecks": {"deadline_s": 30.0}}
     site |= {"max_hold_s": 60, "notify": "/bin/true"}
     run = from_environment(environ, 1)
-    return Supervisor(options, run, site, door, environ=environ, launcher=Launcher()).supervise()
+    return Supervisor(Surroundings(options, site, door, environ, Launcher()), run).supervise()
 
 
 def test_no_task_starts_without_what_makes_it_differ(srun: Path, capsys: pytest.CaptureFixture[str]) -> None:

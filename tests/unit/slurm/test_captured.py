@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from slurm_plugin.slurm import Job, JobNotFoundError
-from tests.captured.capture import FORGED, NODE_COMMENT, NONCE, REASON_OF_LINES, UNKNOWN_JOB
+from tests.captured.capture import FORGED, NODE_COMMENT, NODE_EXTRA, NONCE, REASON_OF_LINES, UNKNOWN_JOB
 from tests.unit.slurm.replay import FILES, Release
 
 OURS = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
@@ -126,14 +126,15 @@ def test_nodes(slurm: Release) -> None:
 
 
 def test_what_stands_behind_a_reason(slurm: Release) -> None:
-    """Its further lines, a comment that looks like a reason, and from 24.11 on a reservation: no part of it."""
+    """Its further lines, a comment that looks like much else, more of the kind, and from 24.11 on a reservation."""
     (answer,) = slurm.named("nodes")
-    (line,) = [line for line in answer["out"].splitlines() if line.startswith("NodeName=n6 ")]
-    behind = "        ".join(["", *REASON_OF_LINES.split("\n")[1:]]) + f" Comment={NODE_COMMENT}"
-    behind += "" if slurm.version.startswith("22.05") else " ReservationName=spare"
-    assert line.rstrip().endswith(f"]{behind}")
+    first, *more = REASON_OF_LINES.split("\n")
+    behind = "".join([f"\n{' ' * 10}{line}" for line in more])
+    behind += f"\n   Comment={NODE_COMMENT}\n   Extra={NODE_EXTRA}"
+    behind += "" if slurm.version.startswith("22.05") else "\n   ReservationName=spare"
+    assert answer["out"].endswith(f"]{behind}\n\n")
     found = slurm.ask("nodes", lambda door: door.nodes([]))
-    assert (found["n6"].reason, found["n6"].reason_user) == (REASON_OF_LINES.split("\n")[0], "root")
+    assert (found["n6"].reason, found["n6"].reason_user, found["n6"].comment) == (first, "root", NODE_COMMENT)
     assert found["n6"].reason_time
     assert abs(found["n6"].reason_time - found["n3"].reason_time) < timedelta(minutes=1)
     assert found["n6"].standing_reason == found["n6"].reason

@@ -6,22 +6,33 @@ import pytest
 
 from slurm_plugin.slurm import Node, SlurmError, records
 
-NODE = (
-    "NodeName=n1 Arch=x86_64 CoresPerSocket=1 CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=0.07 AvailableFeatures=(null)"
-    " ActiveFeatures=(null) Gres=gpu:4 NodeAddr=n1 NodeHostName=n1 Version=22.05.8 OS=Linux 6.1.0-18 #1 SMP"
-    " RealMemory=900 AllocMem=0 FreeMem=500 Sockets=2 Boards=1 State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1"
-    " Owner=N/A MCS_label=N/A Partitions=all,long BootTime=2024-05-01T10:00:00 CfgTRES=cpu=2,mem=900M AllocTRES="
-    " CapWatts=n/a CurrentWatts=0 AveWatts=0 ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s{reason} \n"
-)
+NODE = """NodeName=n1 Arch=x86_64 CoresPerSocket=1 
+   CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=0.07
+   AvailableFeatures=(null)
+   ActiveFeatures=(null)
+   Gres=gpu:4
+   NodeAddr=n1 NodeHostName=n1 Version=22.05.8
+   OS=Linux 6.1.0-18 #1 SMP 
+   RealMemory=900 AllocMem=0 FreeMem=500 Sockets=2 Boards=1
+   State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
+   Partitions=all,long 
+   BootTime=2024-05-01T10:00:00 SlurmdStartTime=2024-05-01T10:00:00
+   CfgTRES=cpu=2,mem=900M
+   AllocTRES=
+   CurrentWatts=0 AveWatts=0{reason}
+
+"""  # noqa: W291 - as Slurm prints them
+IN_A_NODE = "\n   "  # before each of its lines
+IN_A_REASON = "\n          "  # before each further line of its reason
 AUTHOR = " [root@2024-05-01T10:00:01]"
 OURS = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
 
 NODES = {
     "idle": ("IDLE", "", {"IDLE"}, ""),
-    "drained by us": ("IDLE+DRAIN", f" Reason={OURS}{AUTHOR}", {"IDLE", "DRAIN"}, OURS),
-    "draining": ("ALLOCATED+DRAIN", f" Reason=disk{AUTHOR}", {"ALLOCATED", "DRAIN"}, "disk"),
-    "not responding": ("DOWN*", f" Reason=Not responding{AUTHOR}", {"DOWN", "NOT_RESPONDING"}, "Not responding"),
-    "not responding, drained": ("DOWN*+DRAIN", f" Reason=x{AUTHOR}", {"DOWN", "DRAIN", "NOT_RESPONDING"}, "x"),
+    "drained by us": ("IDLE+DRAIN", OURS, {"IDLE", "DRAIN"}, OURS),
+    "draining": ("ALLOCATED+DRAIN", "disk", {"ALLOCATED", "DRAIN"}, "disk"),
+    "not responding": ("DOWN*", "Not responding", {"DOWN", "NOT_RESPONDING"}, "Not responding"),
+    "not responding, drained": ("DOWN*+DRAIN", "x", {"DOWN", "DRAIN", "NOT_RESPONDING"}, "x"),
     "as 26.05 writes it": ("DOWN+DRAIN+NOT_RESPONDING", "", {"DOWN", "DRAIN", "NOT_RESPONDING"}, ""),
     "idle, not responding": ("IDLE*", "", {"IDLE", "NOT_RESPONDING"}, ""),
     "powered down": ("IDLE~", "", {"IDLE"}, ""),
@@ -29,13 +40,18 @@ NODES = {
     "a flag of a later Slurm": ("IDLE+HUMMING", "", {"IDLE", "HUMMING"}, ""),
     "a base state of a later Slurm": ("SLEEPING+DRAIN", "", {"SLEEPING", "DRAIN", "UNKNOWN"}, ""),
     "no state": ("", "", {"UNKNOWN"}, ""),
-    "a reason of many words": ("DOWN", f" Reason=State=IDLE NodeName=n9 Reason=y [a] b{AUTHOR}", {"DOWN"},
+    "a reason of many words": ("DOWN", "State=IDLE NodeName=n9 Reason=y [a] b", {"DOWN"},
                                "State=IDLE NodeName=n9 Reason=y [a] b"),
-    "a reason with an author of its own": ("DOWN", f" Reason=x [eve@2020-01-01T00:00:00]{AUTHOR}", {"DOWN"},
+    "a reason with an author of its own": ("DOWN", "x [eve@2020-01-01T00:00:00]", {"DOWN"},
                                            "x [eve@2020-01-01T00:00:00]"),
-    "a reason of several lines": ("IDLE+DRAIN", f" Reason=two{AUTHOR}        see Comment=y        [a]",
-                                  {"IDLE", "DRAIN"}, "two"),
+    "a reason of several lines": ("IDLE+DRAIN", "two\nsee Comment=y\n   Comment=z\n[a]", {"IDLE", "DRAIN"}, "two"),
 }  # fmt: skip
+
+
+def given(reason: str, author: str = AUTHOR) -> str:
+    """A node's reason as Slurm prints it."""
+    first, *more = reason.split("\n")
+    return IN_A_REASON.join([f"{IN_A_NODE}Reason={first}{author}", *more])
 
 
 @pytest.mark.parametrize(("state", "reason", "states", "words"), NODES.values(), ids=NODES.keys())
@@ -43,73 +59,70 @@ def test_node(state: str, reason: str, states: set[str], words: str) -> None:
     """The base state, its flags, and the reason without the one who wrote it; a reason changes nothing else."""
     author = ("root", datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC)) if reason else ("", None)
     wanted = Node("n1", frozenset(states), words, *author, partitions=("all", "long"))
-    assert records.nodes(NODE.format(state=state, reason=reason)) == {"n1": wanted}
+    assert records.nodes(NODE.format(state=state, reason=given(reason) if reason else "")) == {"n1": wanted}
 
 
+COMMENTS = {
+    "none": "",
+    "a comment": "rack 7",
+    "a claim": "rack 7, [slurm_plugin: to be drained, 1795276800]",
+    "one that looks like a reason": "x Reason=forged [eve@2020-01-01T00:00:00]",
+    "one that looks like what stands behind it": "a Extra=b ReservationName=c",
+    "one that looks like what stands before it": "State=DOWN Partitions=none NodeName=n9",
+    "one of several lines": "rack\n7\n\n  below n2",
+}
 BEHIND = {
-    "a comment": " Comment=rack 7",
-    "a comment that looks like a reason": " Comment=x Reason=forged [eve@2020-01-01T00:00:00]",
-    "a comment of several lines": " Comment=rack\n7",
-    "what else it may be": " Extra=y [z]",
-    "a reservation": " ReservationName=spare",
-    "all of them": " Comment=a Extra=b ReservationName=c",
+    "nothing": "",
+    "what else it may be": f"{IN_A_NODE}Extra=y Comment=no [z]",
+    "a reservation": f"{IN_A_NODE}ReservationName=spare",
+    "an instance": f"{IN_A_NODE}InstanceId=i InstanceType=t",
+    "what a later Slurm may print": f"{IN_A_NODE}Later=l",
+    "all of them": f"{IN_A_NODE}Extra=y{IN_A_NODE}InstanceId=i {IN_A_NODE}ReservationName=c",
 }
 
 
 @pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
-@pytest.mark.parametrize(
-    ("reason", "words"),
-    [
-        (f" Reason={OURS}{AUTHOR}", OURS),
-        (f" Reason=see Comment=a [b]{AUTHOR}", "see Comment=a [b]"),
-        (f" Reason=two{AUTHOR}        lines", "two"),
-    ],
-)
-def test_what_stands_behind_a_reason(reason: str, words: str, behind: str) -> None:
-    """Is no part of it, and is not taken for it."""
-    node = records.nodes(NODE.format(state="IDLE+DRAIN", reason=reason + behind))["n1"]
-    assert (node.reason, node.reason_user) == (words, "root")
-    assert node.reason_time == datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC)
+@pytest.mark.parametrize("comment", COMMENTS.values(), ids=COMMENTS)
+@pytest.mark.parametrize("reason", ["", OURS, "see Comment=a [b]", "two\nlines\n   Comment=a"])
+def test_a_comment_and_what_stands_round_it(reason: str, comment: str, behind: str) -> None:
+    """An administrator's comment is read as it was written; nothing that stands there is taken for something else."""
+    text = (given(reason) if reason else "") + (f"{IN_A_NODE}Comment={comment}" if comment else "") + behind
+    node = records.nodes(NODE.format(state="IDLE+DRAIN", reason=text))["n1"]
+    assert node.comment == comment
+    assert (node.states, node.partitions) == ({"IDLE", "DRAIN"}, ("all", "long"))
+    assert (node.reason, node.reason_user) == (reason.partition("\n")[0], "root" if reason else "")
+    assert node.reason_time == (datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC) if reason else None)
 
 
 @pytest.mark.parametrize("author", ["alice@corp.example", "nobody", "4294967294", ""])
 def test_author(author: str) -> None:
     """Whatever a site's users are named."""
-    node = records.nodes(NODE.format(state="DOWN", reason=f" Reason=x [{author}@2024-05-01T10:00:01]"))["n1"]
+    node = records.nodes(NODE.format(state="DOWN", reason=given("x", f" [{author}@2024-05-01T10:00:01]")))["n1"]
     assert (node.reason, node.reason_user) == ("x", author)
 
 
 @pytest.mark.parametrize("reason", ["x", "x [job 7]", "x [root@Unknown]", "see Reason=y", ""])
-@pytest.mark.parametrize("behind", ["", " Comment=c", " Extra=e", " ReservationName=r"])
+@pytest.mark.parametrize("behind", ["", f"{IN_A_NODE}Comment=c", *BEHIND.values()])
 def test_reason_without_an_author(reason: str, behind: str) -> None:
     """One from slurm.conf may have none: it is kept whole, whatever stands in brackets at its end."""
-    node = records.nodes(NODE.format(state="DOWN", reason=f" Reason={reason}{behind}"))["n1"]
+    node = records.nodes(NODE.format(state="DOWN", reason=given(reason, "") + behind))["n1"]
     assert (node.reason, node.reason_user, node.reason_time) == (reason, "", None)
-
-
-@pytest.mark.parametrize("reason", ["", f" Reason={OURS}{AUTHOR}", f" Reason=see Comment=x{AUTHOR}", " Reason=x"])
-@pytest.mark.parametrize("behind", ["", " Extra=e Comment=no", " InstanceId=i InstanceType=t", " ReservationName=r"])
-def test_comment(reason: str, behind: str) -> None:
-    """An administrator's, with spaces; what stands beside it is no part of it."""
-    comment = "rack 7, [slurm_plugin: to be drained, 1795276800]"
-    text = NODE.format(state="IDLE", reason=f"{reason} Comment={comment}{behind}")
-    assert records.nodes(text)["n1"].comment == comment
 
 
 def test_several_nodes() -> None:
     """By name; a line that is about no node is passed over."""
-    text = "NodeName=n1 Arch=x86_64\nNode n2 not found\n\nNodeName=n3 State=IDLE Partitions=\n"
+    text = "NodeName=n1 Arch=x86_64\n\nNode n2 not found\nNodeName=n3\n   State=IDLE\n   Partitions=\n\n"
     assert records.nodes(text) == {
         "n1": Node("n1", frozenset({"UNKNOWN"}), ""),
         "n3": Node("n3", frozenset({"IDLE"}), ""),
     }
-    assert records.nodes("") == {}
+    assert records.nodes("") == records.nodes("No nodes in the system\n") == {}
 
 
 def test_answer_that_is_cut_off() -> None:
-    """Half a line could say IDLE where DRAIN follows: it is an error."""
-    whole = "NodeName=n1 State=IDLE\nNodeName=n2 State=IDLE+DRAIN\n"
-    first = len("NodeName=n1 State=IDLE\n")
+    """Half a node could say IDLE where DRAIN follows: it is an error."""
+    whole = "NodeName=n1\n   State=IDLE\n\nNodeName=n2\n   State=IDLE\n   Comment=x\n\n"
+    first = whole.index("NodeName=n2")
     for cut in range(1, len(whole)):
         if cut == first:
             assert set(records.nodes(whole[:cut])) == {"n1"}

@@ -1,0 +1,70 @@
+"""`slurm-plugin hosts` asked inside a job of two Ascend nodes and outside it."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from hostfiles import Allocation, npu
+from slurm_plugin.job import devices, hosts
+from tests.ascend import allocation
+
+TWO = allocation(2, 2)
+ADDRESSES = {"n1": "10.0.0.9", "n2": "10.0.0.10", "n3": "10.0.0.11", "loop": "127.0.1.1"}
+JOB = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NODELIST": "n[1-2]",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_TASKS_PER_NODE": "2(x2)",
+    "SLURMD_NODENAME": "n1",
+}
+
+
+def lines(of: Allocation) -> list[str]:
+    """What the hosts say."""
+    return [npu.line(host.name, host.address, host.devices) for host in of.hosts]
+
+
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be in no job, with names that resolve as ADDRESSES says, and where no node may be asked."""
+    for name in os.environ:
+        if name.startswith(("SLURM", "ASCEND")):
+            monkeypatch.delenv(name)
+
+    def resolved(name: bytes, *_args: object, **_kwargs: object) -> list[object]:
+        if name.decode() not in ADDRESSES:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ADDRESSES[name.decode()], 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(devices, "asked", lambda *_args: pytest.fail("a node was asked"))
+
+
+def in_a_file(directory: Path) -> Path:
+    """What the hosts of TWO say, with blank lines round it."""
+    path = directory / "lines"
+    path.write_text("\n".join(["", *lines(TWO), ""]))
+    return path
+
+
+def job(environ: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Be inside it from now on."""
+    for name, value in variables.items():
+        environ.setenv(name, value)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What the command prints, and nothing on stderr."""
+    assert hosts.main([str(argument) for argument in arguments]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line of an exit 2, and nothing on stdout."""
+    assert hosts.main([str(argument) for argument in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    return err.removeprefix("slurm-plugin: ")[:-1]
