@@ -133,6 +133,8 @@ class Attempts:
         before = progress.newest(options.checkpoint) if options.retries else 0.0
         watcher = self._watcher() if options.retries or options.grace or options.hang_timeout else None
         phase, code = self._started(reason, watcher)
+        if watcher and code:
+            watcher.ended()
         found = watcher.found if watcher else None
         cause: Cause = "memory" if code and launcher.out_of_memory else "itself"
         if watcher and watcher.guards.turn_lost:  # it may have ended before we looked

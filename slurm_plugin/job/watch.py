@@ -61,6 +61,10 @@ class Watcher:
             self.found = self._nodes() or self._time() or self._hang()
         return self.found is not None
 
+    def ended(self) -> None:
+        """The program has failed: where it was told to save, it may have done so and ended before the next look."""
+        self.found = self.found or self._time()
+
     def _nodes(self) -> Interruption | None:
         if not self.guards.alive:
             return Interruption("nodes", "the guards' step has ended")

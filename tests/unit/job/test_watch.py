@@ -159,6 +159,16 @@ def test_the_time_limit() -> None:
     assert scene.found() == Interruption("time", "its time limit is near", {}, save=True, saving_since=990.0)
 
 
+def test_a_program_that_saves_and_ends_before_the_next_look() -> None:
+    """It was told to, and did: its end is not its own fault. Without the signal it is."""
+    scene = Scene()
+    scene.watcher.ended()
+    assert scene.watcher.found is None
+    scene.launcher.told_to_save, scene.left_s = 999.5, 60.0
+    scene.watcher.ended()
+    assert scene.watcher.found == Interruption("time", "its time limit is near", {}, save=True, saving_since=999.5)
+
+
 def test_somebody_elses_signal() -> None:
     """A user asked for a checkpoint, long before the limit; each signal is asked about once."""
     scene = Scene()
