@@ -1,19 +1,16 @@
 """A job spec becomes an sbatch script: directives by sbatch's own rules, the rest from `templates/job/`."""
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from slurm_plugin import durations, templates
+from slurm_plugin.directive import directive
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, Shape
-from slurm_plugin.spec import Spec
+from slurm_plugin.spec import Spec, passed, resources
 from slurm_plugin.token import Token
-
-_PLAIN = re.compile(r"[A-Za-z0-9_.,/:=%+@-]+", re.ASCII)
-_NOT_IN_A_VALUE = re.compile(r'[\x00-\x1f\x7f\\"]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +35,7 @@ def script(spec: Spec, site: Site, source: str = "JOB.yaml") -> str:
         nodes=spec.nodes,
         slots=spec.slots,
         source=shlex.quote(source) if source.isprintable() else "JOB.yaml",
+        cpus=_cpus(spec),
         env=tuple(spec.env.items()),
         workdir=workdir,
         note=launch.note,
@@ -61,19 +59,16 @@ def working_directory(spec: Spec, site: Site) -> str:
     return _absolute(site.directory, spec.workdir) if spec.workdir else site.directory
 
 
-def directive(option: str, value: str | int) -> str:
-    """`--option=value` as sbatch reads it from an #SBATCH line, which is not a shell's way.
+def _cpus(spec: Spec) -> str:
+    """The line that gives a launch its CPUs: each task its own, a launcher all that the job has on its node.
 
-    It drops every backslash, ends a value at a blank or an unquoted `#`, and begins a new directive at a newline
-    (`_get_argument` in sbatch's opt.c). Raises UsageError for a value that cannot be said there.
+    srun(1) of 24.11 and later gives a launcher those of one task, as it finds --cpus-per-task in the environment; that
+    of 22.05 does not look there. A script's own steps are its own affair.
     """
-    text = str(value)
-    if found := _NOT_IN_A_VALUE.search(text):
-        raise UsageError(
-            f"--{option}: {text!r} has {found[0]!r} in it, which sbatch cannot read from a script\n"
-            "  accepted: no control characters, backslashes or double quotes; use another path"
-        )
-    return f"--{option}={text}" if _PLAIN.fullmatch(text) else f'--{option}="{text}"'
+    if not spec.cpus or spec.mode == "script":
+        return ""
+    one_each = f"export SRUN_CPUS_PER_TASK={spec.cpus}"
+    return one_each if spec.launch == "task" else "unset SLURM_CPUS_PER_TASK SLURM_TRES_PER_TASK"
 
 
 def _options(spec: Spec, shape: Shape) -> Iterator[str]:
@@ -114,8 +109,8 @@ def _directives(spec: Spec, workdir: str) -> Iterator[str]:
     yield directive("job-name", spec.name)
     yield directive("nodes", node_count(spec))
     yield directive("ntasks-per-node", spec.slots)
-    if spec.accelerators.count:
-        yield directive("gres", f"{spec.accelerators.kind}:{spec.accelerators.count}")
+    for _, option, value in resources.asked(spec):
+        yield f"--{option}" if value is None else directive(option, value)
     if spec.time:
         yield directive("time", durations.slurm_time(spec.time))
     yield directive("chdir", workdir)
@@ -127,7 +122,7 @@ def _directives(spec: Spec, workdir: str) -> Iterator[str]:
     if spec.grace:  # to the batch script alone, which hands it on to the program
         yield directive("signal", f"B:USR1@{durations.seconds(spec.grace)}")
     asked = Token(spec.retries, spec.infiniband, queue_timeout_s=spec.queue_timeout_s)
-    yield directive("comment", str(asked))  # also without retries: it names our jobs
+    yield directive("comment", passed.comment(spec.sbatch, str(asked)))  # also without retries: it names our jobs
 
 
 def _absolute(directory: str, path: str) -> str:

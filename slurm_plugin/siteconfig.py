@@ -17,6 +17,7 @@ from slurm_plugin import durations, validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
 from slurm_plugin.job.guard import LEASE_S, LOST_S
+from slurm_plugin.spec import presets
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 
@@ -133,6 +134,7 @@ class SiteConfig(Record, frozen=True):
     periodic: Periodic = Periodic()
     recovery: Recovery = Recovery()
     prechecks: Prechecks = Prechecks()
+    presets: Mapping[str, Mapping[str, Any]] = {}  # what a spec may extend: name -> keys of a spec
     clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
     python: PlainPath = "/usr/bin/python3"
     slurm_bin: PlainPath = "/usr/bin"
@@ -159,6 +161,7 @@ def load(path: Path | None = None) -> SiteConfig:
 
 def _problems(config: SiteConfig) -> Iterator[Problem]:
     """What is wrong beyond the type of each field."""
+    yield from presets.problems(config.presets)
     items = [check.item for check in prechecks.CHECKS]
     for item in config.prechecks.mandatory:
         if item not in items:

@@ -18,7 +18,8 @@ MAX_COMMENT_BYTES = 1024  # sbatch refuses 1025 with "Pathname of a file, direct
 MAX_RETRIES = 128
 INFINIBAND = ("auto", "yes", "no")
 
-_OPENS, _CLOSES = f"[{VERSION};", "]"
+FORM = f"[{VERSION};"  # with which a token begins
+_OPENS, _CLOSES = FORM, "]"
 _CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_=;.,-")
 _MAX_DIGITS = 6
 _MAX_JOB_DIGITS = 10  # Slurm's own are of 32 bits

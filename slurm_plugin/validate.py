@@ -7,7 +7,7 @@ a field accepts is its type, and its `Meta(description=...)` says it in words.
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,8 @@ from msgspec import Struct
 from slurm_plugin.errors import UsageError
 from slurm_plugin.yamltext import Document, Path, found
 
+# Of a tuple's type: a text with commas is accepted too. (A union with a text crashes msgspec 0.22's convert.)
+COMMAS: Final = {"commas": True}
 Record = TypeVar("Record", bound=Struct)
 
 
@@ -24,11 +26,17 @@ class Problem:
 
     path: Path
     text: str
+    missing: bool = False  # whether it is that a key is not there
 
 
 def record(document: Document, kind: type[Record]) -> tuple[Record | None, tuple[Problem, ...]]:
     """The record, or the problems that stand in its way."""
     return _record(document.fields, kind, ())
+
+
+def partial(fields: Mapping[str, Any], kind: type[Record], path: Path) -> tuple[Problem, ...]:
+    """The problems of a record that need not be whole; `path` is its place in its document."""
+    return tuple(found for found in _record(fields, kind, path)[1] if not found.missing)
 
 
 def fail(problems: Iterable[Problem], document: Document, source: str, *, so: str, again: str) -> None:
@@ -75,25 +83,42 @@ def _record(fields: Mapping[str, Any], kind: type[Record], path: Path) -> tuple[
             values[field.name], wrong = _value(fields[key], field.type, (*path, key))
             problems += wrong
         elif field.required:
-            problems.append(Problem((*path, key), f"missing; accepted: {_accepted(field.type)}"))
+            problems.append(Problem((*path, key), f"missing; accepted: {_accepted(field.type)}", missing=True))
     return (None if problems else kind(**values)), tuple(problems)
 
 
 def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]:
     """One field's value, and what is wrong with it."""
-    if isinstance(kind, type) and issubclass(kind, Struct) and isinstance(value, dict):
-        return _record(value, kind, path)
     if value == "null" and type(None) in get_args(kind):
         return None, ()
-    if get_origin(kind) is Mapping and isinstance(value, dict):
-        of = get_args(kind)[1]
+    inner = _inner(kind)
+    if isinstance(inner, type) and issubclass(inner, Struct) and isinstance(value, dict):
+        return _record(value, inner, path)
+    if get_origin(inner) is Mapping and isinstance(value, dict):
+        of = get_args(inner)[1]
         parts = {key: _value(part, of, (*path, key)) for key, part in value.items()}
         return {key: part for key, (part, _) in parts.items()}, tuple(p for _, wrong in parts.values() for p in wrong)
+    texts = value.split(",") if isinstance(value, str) and _extra(kind) == COMMAS else value
     try:
-        return msgspec.convert(value, kind, strict=False), ()
+        return msgspec.convert(texts, kind, strict=False), ()
     except msgspec.ValidationError:
         close = nearest(value, _words(kind)) if isinstance(value, str) else ""
         return None, (Problem(path, f"found {found(value)}; accepted: {_accepted(kind)}{close}"),)
+
+
+def _inner(kind: Any) -> Any:
+    """A type without its words, and without None where that is the only other."""
+    if get_origin(kind) is Annotated:
+        return _inner(get_args(kind)[0])
+    others = [part for part in get_args(kind) if part is not type(None)]
+    return _inner(others[0]) if type(None) in get_args(kind) and len(others) == 1 else kind
+
+
+def _extra(kind: Any) -> Any:
+    """What a type, or the first of several, has besides its words."""
+    if get_origin(kind) is Annotated:
+        return next((meta.extra for meta in get_args(kind)[1:] if meta.extra), None)
+    return next((_extra(part) for part in get_args(kind) if part is not type(None)), None)
 
 
 def _accepted(kind: Any) -> str:

@@ -33,6 +33,7 @@ class FakeSlurm:
         self.users = {20001: "alice", 20002: "bob"}
         self.directories: dict[int, str] = {}
         self.queues: dict[int, Queueing] = {}
+        self.flags = {"switches": "value", "contiguous": "none", "comment": "value", "hint": "value"}
         self.up = True
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
@@ -42,6 +43,10 @@ class FakeSlurm:
     def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
         self._refuse("forecast", None)
         return Forecast()
+
+    def sbatch_flags(self, names: Sequence[str] = ()) -> Mapping[str, str]:
+        self._refuse("sbatch_flags", None)
+        return self.flags
 
     def job(self, job_id: int) -> Job:
         if job_id not in self.known_jobs:

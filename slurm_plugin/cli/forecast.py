@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from slurm_plugin import render, siteconfig, submit
-from slurm_plugin.cli.jobs import config_option, read_spec, spec_argument, spec_name
+from slurm_plugin.cli.jobs import config_option, flags_if_it_can_say, read_spec, spec_argument, spec_name
 from slurm_plugin.errors import UsageError
 from slurm_plugin.forecast import Answer, Wanted, of_partitions
 from slurm_plugin.slurm import SlurmError, connect
@@ -19,8 +19,9 @@ from slurm_plugin.slurm import SlurmError, connect
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
     """Say when JOB.yaml would start, and what stands in its way. Nothing is submitted; exit 1: it would not start."""
-    spec = read_spec(spec_file)
-    site = submit.here(siteconfig.load(config))
+    settings = siteconfig.load(config)
+    spec = read_spec(spec_file, settings, flags_if_it_can_say)
+    site = submit.here(settings)
     job = submit.build(spec, site, spec_name(spec_file))
     submit.check_directories(spec, site)
     door = connect()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from slurm_plugin import render as rendering
 from slurm_plugin import spec as specs
 from slurm_plugin import submit as submission
 from slurm_plugin.cli.progress import display
-from slurm_plugin.errors import UsageError
+from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.slurm import Slurm, connect
+from slurm_plugin.spec.passed import Known
 from slurm_plugin.yamltext import MAX_BYTES
 
 CONTROLLER_AWAY_S = 60.0  # for a slurmctld that restarts
@@ -34,8 +36,9 @@ config_option = click.option(
 @config_option
 def render(spec_file: str, config: Path | None) -> None:
     """Print the sbatch script that JOB.yaml becomes (`-`: the spec on stdin)."""
-    spec = read_spec(spec_file)
-    click.echo(rendering.script(spec, submission.here(siteconfig.load(config)), spec_name(spec_file)), nl=False)
+    site = siteconfig.load(config)
+    spec = read_spec(spec_file, site, flags_if_it_can_say)
+    click.echo(rendering.script(spec, submission.here(site), spec_name(spec_file)), nl=False)
 
 
 @click.command()
@@ -46,12 +49,15 @@ def render(spec_file: str, config: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, with --wait a second one at the end.")
 def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as_json: bool) -> int:
     """Submit JOB.yaml (`-`: the spec on stdin) and print the job id."""
-    spec = read_spec(spec_file)
-    site = submission.here(siteconfig.load(config))
+    settings = siteconfig.load(config)
+    spec = read_spec(spec_file, settings, flags_if_it_can_say if dry_run else _flags)
+    site = submission.here(settings)
     job = submission.build(spec, site, spec_name(spec_file))
     if dry_run:
         click.echo(job.script, nl=False)
         return 0
+    if wait and spec.array:
+        raise UsageError("--wait: found an array; one job can be followed\n  watch its tasks with: squeue --me --array")
     submission.check_directories(spec, site)
     job_id = submission.send(job, connect(patience_s=CONTROLLER_AWAY_S))
     click.echo(json.dumps({"job": job_id}) if as_json else str(job_id))
@@ -76,13 +82,26 @@ def _wait(slurm: Slurm, job_id: int, *, as_json: bool) -> int:
     return 0 if job and job.state == "COMPLETED" else 1
 
 
-def read_spec(spec_file: str) -> specs.Spec:
+def _flags(names: Sequence[str]) -> Mapping[str, str]:
+    """What the sbatch of this machine has."""
+    return connect().sbatch_flags(names)
+
+
+def flags_if_it_can_say(names: Sequence[str]) -> Mapping[str, str] | None:
+    """The same; None where a script is made on a machine without a working sbatch."""
+    try:
+        return _flags(names)
+    except SlurmPluginError:
+        return None
+
+
+def read_spec(spec_file: str, site: siteconfig.SiteConfig, known: Known) -> specs.Spec:
     """The spec in a file, or on stdin."""
     try:
         if spec_file == "-":
-            return specs.load(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>")
+            return specs.load(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", presets=site.presets, known=known)
         with Path(spec_file).open("rb") as file:
-            return specs.load(file.read(MAX_BYTES + 1), spec_file)
+            return specs.load(file.read(MAX_BYTES + 1), spec_file, presets=site.presets, known=known)
     except OSError as error:
         raise UsageError(f"{spec_file}: {error.strerror}\n  give a job spec; see: docs/spec.md") from error
 

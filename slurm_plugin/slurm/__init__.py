@@ -152,6 +152,10 @@ class Slurm(Protocol):
     def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
         """When a batch script would start. Nothing is submitted; job_submit.lua has its say."""
 
+    def sbatch_flags(self, names: Sequence[str] = ()) -> Mapping[str, str]:
+        """What this machine's sbatch takes for its flags (slurm_plugin.slurm.flags): all of its help, and those of
+        `names` that it has besides. No controller is asked."""
+
     def job(self, job_id: int) -> Job:
         """One job; `JobNotFoundError` once Slurm has forgotten it."""
 

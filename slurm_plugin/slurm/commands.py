@@ -17,7 +17,7 @@ from typing import Final
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import Forecast, Job, Node, Queueing, SlurmError, Steps, purpose, records
+from slurm_plugin.slurm import Forecast, Job, Node, Queueing, SlurmError, Steps, flags, purpose, records
 from slurm_plugin.slurm.patience import Patience
 from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
 from slurm_plugin.slurm.purpose import Purpose
@@ -85,6 +85,18 @@ class Commands:
         local = {"SLURM_TIME_FORMAT": "standard"}  # in the caller's own zone, in which the script's --begin is, too
         command = Command(["sbatch", "--test-only", *arguments], script, directory, local)
         return self._patience.ask(lambda: self._forecast(command), repeatable=True)
+
+    def sbatch_flags(self, names: Sequence[str] = ()) -> Mapping[str, str]:
+        """Of the help; for each of `names` that is not there, as `hint`, sbatch is asked with an empty script."""
+        words = {"LC_ALL": "C"}
+        found = flags.parse(self._said(Command(["sbatch", "--help"], variables=words), purpose.READ_FLAGS))
+        lacking = [
+            each for each in names if flags.NAME.fullmatch(each) and not any(has.startswith(each) for has in found)
+        ]
+        asked = [Command(["sbatch", f"--{each}"], variables=words) for each in lacking]
+        results = self._run(asked, time.monotonic() + self._deadline_s) if asked else []
+        takes = {name: flags.probed(result.err) for name, result in zip(lacking, results, strict=True)}
+        return found | {name: kind for name, kind in takes.items() if kind}
 
     def job(self, job_id: int) -> Job:
         """One job; `JobNotFoundError` once Slurm has forgotten it."""

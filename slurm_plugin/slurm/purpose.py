@@ -30,6 +30,7 @@ class Purpose(namedtuple("Purpose", "text hint")):
 
 SUBMIT = Purpose("submit the job", "try the same script with: sbatch --test-only")
 FORECAST = Purpose("ask when the job would start", "try the same script with: sbatch --test-only")
+READ_FLAGS = Purpose("read which flags sbatch has", "try: sbatch --help")
 READ_JOBS = Purpose("read the jobs", "try: squeue --all")
 READ_NODES = Purpose("read the nodes", "try: scontrol show node")
 READ_SETTINGS = Purpose("read slurmctld's settings", "try: scontrol show config")

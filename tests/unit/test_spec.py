@@ -9,6 +9,12 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.spec import Accelerators, Spec, load
 from slurm_plugin.yamltext import MAX_BYTES
 
+KEYS = (
+    "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
+    " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command, env,"
+    " workdir, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
+    " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata"
+)
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 
 
@@ -91,12 +97,10 @@ metadata: 3
         "  line 1: command: missing; accepted: a command that begins with an executable\n"
         "  line 2: mode: found 'pytroch'; accepted: single, openmpi, mpich, intelmpi, horovod, pytorch,"
         " deepspeed, tensorflow, ascend, script; did you mean pytorch?\n"
-        "  line 3: nodes: found '0'; accepted: a whole number from 1 to 65536\n"
-        "  line 5: accelerators.gpus: unknown key; accepted: gpu, npu; did you mean gpu?\n"
-        "  line 6: retires: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-        " output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
-        " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata; did you"
-        " mean retries?\n"
+        "  line 3: nodes: found '0'; accepted: a whole number from 1 to 65536, or a range such as"
+        " 4-8\n"
+        "  line 5: accelerators.gpus: unknown key; accepted: gpu, npu, type; did you mean gpu?\n"
+        f"  line 6: retires: unknown key; accepted: {KEYS}; did you mean retries?\n"
         "  line 7: env.X: found a list; accepted: a text\n"
         "  line 8: metadata: found '3'; accepted: {annotations: {fault-tolerance/job-retry-num: a whole number from 0"
         " to 128, fault-tolerance/job-unconditional-retry: true, false}}\n"
@@ -106,12 +110,12 @@ metadata: 3
 
 PATH_RULE = "a path without control characters, backslashes, double quotes, `$` or a leading `~`"
 ONE_PROBLEM = {
-    "nodes: many": "line 4: nodes: found 'many'; accepted: a whole number from 1 to 65536",
-    "nodes: 2.5": "line 4: nodes: found '2.5'; accepted: a whole number from 1 to 65536",
-    "nodes:": "line 4: nodes: found nothing; accepted: a whole number from 1 to 65536",
+    "nodes: many": "line 4: nodes: found 'many'; accepted: a whole number from 1 to 65536, or a range such as 4-8",
+    "nodes: 2.5": "line 4: nodes: found '2.5'; accepted: a whole number from 1 to 65536, or a range such as 4-8",
+    "nodes:": "line 4: nodes: found nothing; accepted: a whole number from 1 to 65536, or a range such as 4-8",
     "accelerators: {gpu: -1}": "line 4: accelerators.gpu: found '-1'; accepted: a whole number from 0 to 1024",
     "accelerators: 4": "line 4: accelerators: found '4'; accepted: {gpu: a whole number from 0 to 1024, npu: a whole"
-    " number from 0 to 1024}",
+    " number from 0 to 1024, type: a name of letters, digits and `_.+@:-`}",
     "retries: 129": "line 4: retries: found '129'; accepted: a whole number from 0 to 128",
     "queue_timeout: soon": "line 4: queue_timeout: found 'soon'; accepted: 0 or never for no end; up to 999999s: 90s,"
     " 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS",
@@ -140,12 +144,8 @@ ONE_PROBLEM = {
     "env: {UID: 0}": "line 4: env.UID: bash does not let a script set it; choose another name",
     'env: {A: "\\0"}': "line 4: env.A: the value has a NUL or half a surrogate pair in it; no variable can hold that",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
-    '"\\e[2J\\ud800": 1': "line 4: ?[2J?: unknown key; accepted: name, mode, nodes, accelerators, command, env,"
-    " workdir, time, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
-    " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata",
-    "<<: {a: b}": "line 4: <<: unknown key; accepted: name, mode, nodes, accelerators, command, env, workdir, time,"
-    " output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
-    " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata",
+    '"\\e[2J\\ud800": 1': f"line 4: ?[2J?: unknown key; accepted: {KEYS}",
+    "<<: {a: b}": f"line 4: <<: unknown key; accepted: {KEYS}",
 }
 
 

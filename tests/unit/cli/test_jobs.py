@@ -103,3 +103,37 @@ def test_a_terminal_gets_a_status_line_and_the_changes() -> None:
         shown.show(Look(DONE._replace(state="RUNNING", restarts=1), ("RUNNING on n1",)))
     assert "job 17: RUNNING on n1\n" in out.getvalue()
     assert "RUNNING, restart 1" in out.getvalue()
+
+
+def test_flags_that_are_passed_through_are_asked_of_sbatch(
+    job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the one here; without one a script can still be made, but nothing submitted."""
+    job_file.write_text(SPEC + "sbatch: {contigous: yes}\n")
+    for command in (["submit"], ["render"], ["submit", "--dry-run"]):
+        assert main([*command, str(job_file)]) == 2
+        assert "sbatch.contigous: this machine's sbatch has no --contigous; did you mean" in capsys.readouterr().err
+    slurm.refusals["sbatch_flags", None] = 9
+    assert main(["render", str(job_file)]) == 0
+    assert "#SBATCH --contigous\n" in capsys.readouterr().out
+    assert main(["submit", str(job_file)]) == 1
+    assert not slurm.submitted
+
+
+def test_a_spec_extends_what_the_site_has(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The site file of --config, as any setting."""
+    (job_file.parent / "site.yaml").write_text(f"{NO_SITE}presets:\n  short: {{time: 5m, partition: debug}}\n")
+    job_file.write_text(f"{SPEC}extends: short\n")
+    assert main(["render", str(job_file)]) == 0
+    assert "#SBATCH --partition=debug\n#SBATCH --time=00:05:00\n" in capsys.readouterr().out
+
+
+def test_an_array_is_submitted_and_not_followed(
+    job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--wait tells the end of one job: it is refused before anything is submitted."""
+    job_file.write_text(SPEC + "array: 0-3%2\n")
+    assert main(["submit", "--wait", str(job_file)]) == 2
+    assert "found an array; one job can be followed" in capsys.readouterr().err
+    assert not slurm.submitted
+    assert main(["submit", str(job_file)]) == 0

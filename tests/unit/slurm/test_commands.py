@@ -16,6 +16,7 @@ from slurm_plugin.slurm.records import form
 from tests.unit.slurm.fake_commands import Bin
 from tests.unit.slurm.test_records_scontrol import NODE, OURS, SETTINGS, SHOWN
 
+CAPTURED = Path(__file__).parents[2] / "captured"
 CALLS: dict[str, tuple[Callable[[Slurm], object], list[str]]] = {
     "update_job": (
         lambda door: door.update_job(7, Comment="a 'b' $(c)\nd", ExcNodeList=""),
@@ -41,6 +42,31 @@ CALLS: dict[str, tuple[Callable[[Slurm], object], list[str]]] = {
     ),
     "signal to all": (lambda door: door.signal(7, "TERM", "all"), ["scancel", "--signal=TERM", "--full", "7"]),
 }
+
+
+SBATCH = """\
+case "$*" in
+  --help) cat {help} ;;
+  --hint) echo "sbatch: option '--hint' requires an argument" >&2; exit 255 ;;
+  --known) echo "sbatch: error: Batch script is empty!" >&2; exit 1 ;;
+  *) echo "sbatch: unrecognized option '$*'" >&2; exit 255 ;;
+esac
+echo "$*" >>{asked}"""
+
+
+def test_flags_of_sbatch(commands: Bin) -> None:
+    """Those of the help, and those that it has besides; the beginning of another is none, nor is what is no name."""
+    asked = commands.directory / "asked"
+    commands.script("sbatch", SBATCH.format(help=CAPTURED / "sbatch-help-22.05.txt", asked=asked))
+    found = connect(str(commands.directory)).sbatch_flags(["hint", "known", "nosuch", "swit", "switches", "-x", "a b"])
+    assert {name: found.get(name) for name in ("hint", "known", "switches", "contiguous")} == {
+        "hint": "value",
+        "known": "optional",
+        "switches": "value",
+        "contiguous": "none",
+    }
+    assert not {"nosuch", "swit", "-x", "a b"} & set(found)
+    assert asked.read_text() == "--help\n"
 
 
 @pytest.mark.parametrize(("call", "argv"), CALLS.values(), ids=CALLS.keys())

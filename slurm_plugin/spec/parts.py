@@ -1,0 +1,73 @@
+"""The parts of a spec that have keys of their own."""
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from slurm_plugin.spec.kinds import Count, MailTypes, Messages, Retries, Word, YesNo
+
+ANNOTATED_RETRIES: Final = "fault-tolerance/job-retry-num"
+ANNOTATED_UNCONDITIONAL: Final = "fault-tolerance/job-unconditional-retry"
+KINDS: Final = ("gpu", "npu")  # of accelerators
+
+
+class Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of a spec."""
+
+
+class Accelerators(Part, frozen=True):
+    """Accelerators of each node, by Slurm's gres name: of one kind, and of one type where it is given."""
+
+    gpu: Count = 0
+    npu: Count = 0
+    type: Word | None = None
+
+    @property
+    def kind(self) -> str:
+        """The gres name of those that there are; empty without any."""
+        return next((name for name in KINDS if getattr(self, name)), "")
+
+    @property
+    def count(self) -> int:
+        """How many a node has."""
+        return self.gpu or self.npu
+
+    @property
+    def gres(self) -> str:
+        """As --gres has them: `gpu:a100:8`; empty without any."""
+        return ":".join(filter(None, (self.kind, self.type, str(self.count)))) if self.count else ""
+
+
+class Mail(Part, frozen=True, kw_only=True):
+    """Who is told by mail, of what."""
+
+    user: Word | None = None
+    type: MailTypes
+
+
+class TensorFlow(Part, frozen=True):
+    """Which tasks of mode `tensorflow` are no workers."""
+
+    ps: Count = 0
+    chief: YesNo = "no"
+    evaluator: YesNo = "no"
+
+
+class Ascend(Part, frozen=True):
+    """How processes of mode `ascend` find each other, and how much they tell."""
+
+    table: YesNo = "yes"
+    messages: Messages = "normal"
+
+
+class Annotations(Part, frozen=True, rename={"retries": ANNOTATED_RETRIES, "unconditional": ANNOTATED_UNCONDITIONAL}):
+    """Annotations of other training systems, accepted as they are."""
+
+    retries: Retries | None = None
+    unconditional: Literal["true", "false"] = "false"
+
+
+class Metadata(Part, frozen=True):
+    """The place of the annotations."""
+
+    annotations: Annotations = Annotations()

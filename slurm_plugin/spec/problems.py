@@ -1,0 +1,139 @@
+"""What is wrong with a spec beyond the type of each key."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hostfiles import HostfileError, nodelist
+from slurm_plugin import directive, durations, validate, yamltext
+from slurm_plugin.modes import MODES, command
+from slurm_plugin.spec import passed, resources
+from slurm_plugin.spec.kinds import MAIL_TYPES, joined
+from slurm_plugin.spec.parts import ANNOTATED_RETRIES, ANNOTATED_UNCONDITIONAL, TensorFlow
+from slurm_plugin.spec.record import Spec
+from slurm_plugin.validate import Problem
+
+# modes with both launches
+TASK_LAUNCH: Final = ("openmpi", "mpich", "intelmpi", "pytorch", "deepspeed", "tensorflow")
+
+USR1: Final = "SIGUSR1"  # with which a program is told to save
+TORCH_SIGNALS: Final = "PET_SIGNALS_TO_HANDLE"  # torch.distributed.run's option --signals-to-handle, as a variable
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_NOT_IN_ENV = re.compile(r"[\0\ud800-\udfff]")
+_TASKS_OWN = re.compile(r"%[0-9]*[aj]")
+# bash ends a script that assigns to one of these.
+_READ_ONLY: Final = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+
+
+def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | None = None) -> Iterator[Problem]:
+    """What is wrong with a spec made of `fields`; `known` tells which flags the sbatch of this machine has."""
+    try:
+        words = spec.words
+    except ValueError as error:
+        yield Problem(("command",), f"found {error}")
+    else:
+        yield from _grace_problems(spec, words)
+    for key in ("time", "grace", "hang_timeout", "hold_on_failure"):
+        value = getattr(spec, key)
+        try:
+            _ = value is None or durations.seconds(value)
+        except ValueError as error:
+            yield Problem((key,), f"found {yamltext.found(value)}; accepted: {error}")
+    if spec.queue_timeout is not None:
+        try:
+            durations.wait(spec.queue_timeout)
+        except ValueError as error:
+            yield Problem(("queue_timeout",), f"found {yamltext.found(spec.queue_timeout)}; accepted: {error}")
+    yield from _mode_problems(spec)
+    yield from _recovery_problems(spec)
+    yield from _resource_problems(spec)
+    yield from passed.problems(spec.sbatch, known)
+    for name, value in spec.env.items():
+        yield from _env_problems(name, value)
+    annotations = spec.metadata.annotations
+    where = ("metadata", "annotations")
+    if annotations.retries not in (None, spec.retries) and "retries" in fields:
+        text = f"found {annotations.retries}, and `retries: {spec.retries}`; keep one of the two"
+        yield Problem((*where, ANNOTATED_RETRIES), text)
+    if annotations.unconditional == "true" and fields.get("unconditional") == "no":
+        text = "found true, and `unconditional: no`; keep one of the two"
+        yield Problem((*where, ANNOTATED_UNCONDITIONAL), text)
+
+
+def _resource_problems(spec: Spec) -> Iterator[Problem]:
+    """What sbatch could not read from a script, or would read otherwise than it was meant."""
+    for place, _, value in resources.asked(spec):
+        if place[0] != passed.KEY and (found := directive.unreadable(str(value or ""))):
+            yield Problem(place, f"found {found} in it; accepted: {directive.ACCEPTED}")
+    if spec.accelerators.type and not spec.accelerators.count:
+        yield Problem(("accelerators", "type"), "found it without a number; give `gpu: N` or `npu: N` beside it")
+    for key in ("nodelist", "exclude"):
+        names = joined(getattr(spec, key))
+        try:
+            _ = names and nodelist.expand(names)
+        except HostfileError as error:
+            yield Problem((key,), f"found {error}; accepted: node names such as n[1-4],n9")
+    for word in joined(spec.mail.type).split(",") if spec.mail else ():
+        if word.strip().upper() not in MAIL_TYPES:
+            close = validate.nearest(word.strip(), map(str.lower, MAIL_TYPES))
+            accepted = f"accepted: {', '.join(MAIL_TYPES)}{close}"
+            yield Problem(("mail", "type"), f"found {yamltext.found(word)}; {accepted}")
+    if spec.array and not _TASKS_OWN.search(spec.output):
+        text = f"found {yamltext.found(spec.output)} for an array; accepted: a name with %a or %j in it, as each task"
+        yield Problem(("output",), f"{text} has a log of its own")
+
+
+def _recovery_problems(spec: Spec) -> Iterator[Problem]:
+    """What does not go with the number of nodes and restarts."""
+    if spec.min_nodes is not None and spec.min_nodes > spec.nodes:
+        yield Problem(("min_nodes",), f"found {spec.min_nodes}; accepted: 1 to {spec.nodes}, the `nodes` of this job")
+    retries = spec.metadata.annotations.retries or spec.retries
+    if not retries:
+        wanted = {"unconditional": spec.unconditionally, "spares": spec.spares, "hang_timeout": spec.hang_timeout}
+        for key in (key for key, value in wanted.items() if value):
+            yield Problem((key,), "found it without restarts; give `retries: 1` or more, or leave it out")
+
+
+def _grace_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]:
+    """A launcher that SIGUSR1 ends, and the program with it. It may have been told to hand that on: torch 2.13 can."""
+    launcher = MODES[spec.mode].ended_by_usr1(words, spec.shape) if spec.grace else ""
+    if launcher and not any(USR1 in text for text in (*words, spec.env.get(TORCH_SIGNALS, ""))):
+        text = f"found it with {launcher}, which {USR1} ends before the program can save"
+        bare = f" and the command without {launcher}" if launcher in map(command.name, words) else ""
+        yield Problem(("grace",), f"{text}; write `launch: task`{bare}, or leave it out")
+
+
+def _mode_problems(spec: Spec) -> Iterator[Problem]:
+    """What does not go with the mode."""
+    if spec.mode == "single" and spec.nodes > 1:
+        others = ", ".join(name for name in MODES if name != "single")
+        yield Problem(("nodes",), f"found {spec.nodes}; mode single accepts: 1; modes with more: {others}")
+    if spec.launch == "task" and spec.mode not in TASK_LAUNCH:
+        accepted = f"mode {spec.mode} accepts: node; modes {', '.join(TASK_LAUNCH)}: node, task"
+        yield Problem(("launch",), f"found 'task'; {accepted}")
+    for key in ("tensorflow", "ascend"):
+        if getattr(spec, key) is not None and spec.mode != key:
+            yield Problem((key,), f"found it in mode {spec.mode}; only mode {key} accepts it")
+    if spec.accelerators.gpu and spec.accelerators.npu:
+        yield Problem(("accelerators",), "found gpu and npu; accepted: one kind, as each has its slots")
+    if spec.mode != "tensorflow":
+        return
+    members = spec.tensorflow or TensorFlow()
+    tasks = spec.least * (spec.slots if spec.launch == "task" else 1)
+    no_workers = members.ps + (members.chief == "yes") + (members.evaluator == "yes")
+    if no_workers >= tasks:
+        text = f"found {no_workers} servers, chief and evaluator in {tasks} task(s); accepted: fewer, one is a worker"
+        yield Problem(("tensorflow",), text)
+
+
+def _env_problems(name: str, value: str) -> Iterator[Problem]:
+    path = ("env", name)
+    if not _ENV_NAME.fullmatch(name):
+        yield Problem(path, "accepted names: letters, digits and `_`, the first not a digit")
+    elif name.startswith("SLURM_"):
+        yield Problem(path, "SLURM_ names are Slurm's and ours; choose another name")
+    elif name in _READ_ONLY:
+        yield Problem(path, "bash does not let a script set it; choose another name")
+    if _NOT_IN_ENV.search(value):
+        yield Problem(path, "the value has a NUL or half a surrogate pair in it; no variable can hold that")

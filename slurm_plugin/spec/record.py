@@ -1,0 +1,135 @@
+"""The record of a spec: its keys, in the order in which docs/spec.md has them, and what follows from them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta
+
+from slurm_plugin import commandline, durations
+from slurm_plugin.modes import Options, Shape
+from slurm_plugin.spec.kinds import (
+    Array,
+    Command,
+    Constraint,
+    Count,
+    Cpus,
+    Dependency,
+    Directory,
+    Exclusive,
+    Fewest,
+    FilePath,
+    HostList,
+    Licenses,
+    Memory,
+    ModeName,
+    Moment,
+    Name,
+    Nice,
+    Nodes,
+    Retries,
+    Word,
+    Words,
+    YesNo,
+)
+from slurm_plugin.spec.parts import Accelerators, Ascend, Mail, Metadata, Part, TensorFlow
+
+ARRAY_OUTPUT: Final = "%x-%A_%a.out"  # in place of the default where there are many tasks
+Flags: TypeAlias = Annotated[
+    Mapping[str, str],
+    Meta(description="a mapping of `flag: value` lines, such as `switches: 1`; `yes` for a flag without a value"),
+]
+
+
+class Spec(Part, frozen=True, kw_only=True):
+    """One job."""
+
+    name: Name
+    extends: Name | None = None
+    mode: ModeName
+    nodes: Nodes = 1
+    accelerators: Accelerators = Accelerators()
+    cpus: Cpus | None = None
+    memory: Memory | None = None
+    time: str | None = None
+    partition: Words | None = None
+    account: Word | None = None
+    qos: Words | None = None
+    constraint: Constraint | None = None
+    nodelist: HostList | None = None
+    exclude: HostList | None = None
+    reservation: Words | None = None
+    licenses: Licenses | None = None
+    exclusive: Exclusive = "no"
+    array: Array | None = None
+    dependency: Dependency | None = None
+    begin: Moment | None = None
+    deadline: Moment | None = None
+    nice: Nice | None = None
+    mail: Mail | None = None
+    sbatch: Flags = {}  # noqa: RUF012 - msgspec copies it
+    command: Command
+    env: Mapping[str, str] = {}
+    workdir: Directory | None = None
+    output: FilePath = "%x-%j.out"
+    checkpoint: FilePath | None = None
+    retries: Retries = 0
+    queue_timeout: str | None = None
+    unconditional: YesNo = "no"
+    spares: Count = 0
+    min_nodes: Fewest | None = None
+    grace: str | None = None
+    hang_timeout: str | None = None
+    hold_on_failure: str | None = None
+    infiniband: Literal["auto", "yes", "no"] = "auto"
+    launch: Literal["node", "task"] = "node"
+    tensorflow: TensorFlow | None = None
+    ascend: Ascend | None = None
+    prechecks: tuple[Literal["fabric"], ...] = ()
+    metadata: Metadata = Metadata()
+
+    @property
+    def slots(self) -> int:
+        """Processes that a node has room for: its accelerators, 1 without any (row C1)."""
+        return self.accelerators.count or 1
+
+    @property
+    def queue_timeout_s(self) -> int | None:
+        """How long it may wait after a requeue of ours, in seconds; 0: for any time, None: as the site says."""
+        return None if self.queue_timeout is None else durations.wait(self.queue_timeout)
+
+    @property
+    def unconditionally(self) -> bool:
+        """Whether any failure restarts it (row B4)."""
+        return self.unconditional == "yes" or self.metadata.annotations.unconditional == "true"
+
+    @property
+    def outlives_nodes(self) -> bool:
+        """Whether Slurm is to keep the job when a node of it is lost: it can go on on the others."""
+        return self.retries > 0 and (self.spares > 0 or self.least < self.nodes)
+
+    @property
+    def least(self) -> int:
+        """How few nodes the program can do with."""
+        return self.nodes if self.min_nodes is None else self.min_nodes
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command's words; mode `script` is bash's to read (row C6). Raises ValueError for a wrong command."""
+        if self.mode == "script":
+            if commandline.NOT_IN_A_WORD.search(self.command):
+                raise ValueError(commandline.NO_ARGUMENT)
+            return ("bash", "-c", self.command)
+        return commandline.split(self.command)
+
+    @property
+    def shape(self) -> Shape:
+        """What its launch depends on."""
+        parts, cards = self.tensorflow or TensorFlow(), self.ascend or Ascend()
+        options = Options(
+            ps=parts.ps,
+            chief=parts.chief == "yes",
+            evaluator=parts.evaluator == "yes",
+            table=cards.table == "yes",
+            messages=cards.messages,
+        )
+        return Shape(self.nodes, self.slots, self.launch, env=frozenset(self.env), options=options)
