@@ -1,7 +1,7 @@
 """Follow a job to its end: ask the door now and then, and say what changed."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -80,6 +80,28 @@ def follow(slurm: Slurm, job_id: int, clock: Clock) -> Iterator[Look]:
             return
         last = job
         clock.sleep(min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, (answered - changed) / 10)))
+
+
+def of_several(slurm: Slurm, ids: Sequence[int], clock: Clock) -> int:
+    """Wait until one of these jobs, of which one is to run (`any_of`), has started; which one. Raises as `follow`.
+
+    The first where all were cancelled before one did.
+    """
+    answered = clock.now()
+    while True:
+        try:
+            jobs = slurm.jobs(ids)
+        except SlurmError:
+            if clock.now() - answered > SILENCE_S:
+                raise
+            jobs = {}
+        else:
+            answered = clock.now()
+            waiting = [job for job in jobs.values() if job.state in ("PENDING", "REQUEUE_HOLD")]
+            going = [job for job in jobs.values() if job not in waiting and job.state != "CANCELLED"]
+            if not waiting and len(going) < 2:
+                return going[0].id if going else ids[0]
+        clock.sleep(FIRST_PAUSE_S if len(jobs) > 1 else LONGEST_PAUSE_S)
 
 
 def changes(before: Job | None, job: Job) -> tuple[str, ...]:

@@ -95,6 +95,8 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
         yield "--unconditional"
     if spec.grace:
         yield f"--grace={durations.seconds(spec.grace)}"
+    if spec.any_of:
+        yield "--any-of"
     if spec.hang_timeout:
         yield f"--hang-timeout={durations.seconds(spec.hang_timeout)}"
 

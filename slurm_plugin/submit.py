@@ -3,13 +3,15 @@
 import os
 import shutil
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin import render
+from slurm_plugin import render, token
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.siteconfig import SiteConfig
-from slurm_plugin.slurm import Slurm
+from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.spec import Spec
 
 
@@ -30,6 +32,31 @@ def build(spec: Spec, site: render.Site, source: str) -> Submission:
 def send(submission: Submission, slurm: Slurm) -> int:
     """Submit and return the job id. Raises SlurmError where Slurm refuses."""
     return slurm.submit(submission.script, arguments=submission.arguments, directory=submission.directory)
+
+
+def send_alternatives(submissions: Sequence[Submission], slurm: Slurm) -> tuple[int, ...]:
+    """Submit jobs of which one is to run (slurm_plugin.job.choice) and return their ids.
+
+    They are held until each knows of the others, and let go in the order of their ids: one that is let go late has a
+    higher id than one that runs by then, and gives way. Raises SlurmError; then none of them is left.
+    """
+    ids: list[int] = []
+    try:
+        for each in submissions:
+            arguments = (*each.arguments, "--hold")
+            ids.append(slurm.submit(each.script, arguments=arguments, directory=each.directory))
+        for job_id in ids:
+            slurm.update_job(job_id, Comment=token.grouped(slurm.job(job_id).comment, tuple(ids)))
+        slurm.release(ids[0])
+    except (SlurmError, ValueError, KeyboardInterrupt):
+        for job_id in ids:
+            with suppress(SlurmError):
+                slurm.cancel(job_id)
+        raise
+    for job_id in ids[1:]:
+        with suppress(SlurmError):  # it is cancelled: the first one runs already
+            slurm.release(job_id)
+    return tuple(ids)
 
 
 def check_directories(spec: Spec, site: render.Site) -> None:

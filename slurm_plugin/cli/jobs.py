@@ -11,11 +11,11 @@ from rich.console import Console
 
 from slurm_plugin import follow, siteconfig
 from slurm_plugin import render as rendering
-from slurm_plugin import spec as specs
 from slurm_plugin import submit as submission
 from slurm_plugin.cli.progress import display
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.slurm import Slurm, connect
+from slurm_plugin.spec import Spec, load_all
 from slurm_plugin.spec.passed import Known
 from slurm_plugin.yamltext import MAX_BYTES
 
@@ -34,10 +34,16 @@ config_option = click.option(
 @click.command()
 @spec_argument
 @config_option
-def render(spec_file: str, config: Path | None) -> None:
+@click.option("--alternative", type=click.IntRange(1), metavar="N", help="Of `any_of`: the Nth.  [default: 1]")
+def render(spec_file: str, config: Path | None, alternative: int | None) -> None:
     """Print the sbatch script that JOB.yaml becomes (`-`: the spec on stdin)."""
     site = siteconfig.load(config)
-    spec = read_spec(spec_file, site, flags_if_it_can_say)
+    specs = read_specs(spec_file, site, flags_if_it_can_say)
+    if (alternative or 1) > len(specs):
+        raise UsageError(f"--alternative {alternative}: found {len(specs)} in {spec_file}; accepted: 1 to {len(specs)}")
+    if alternative is None and len(specs) > 1:
+        click.echo(f"{spec_file}: the first of {len(specs)} alternatives; the others: --alternative 2", err=True)
+    spec = specs[(alternative or 1) - 1]
     click.echo(rendering.script(spec, submission.here(site), spec_name(spec_file)), nl=False)
 
 
@@ -50,18 +56,34 @@ def render(spec_file: str, config: Path | None) -> None:
 def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as_json: bool) -> int:
     """Submit JOB.yaml (`-`: the spec on stdin) and print the job id."""
     settings = siteconfig.load(config)
-    spec = read_spec(spec_file, settings, flags_if_it_can_say if dry_run else _flags)
+    specs = read_specs(spec_file, settings, flags_if_it_can_say if dry_run else _flags)
     site = submission.here(settings)
-    job = submission.build(spec, site, spec_name(spec_file))
+    jobs = [submission.build(spec, site, spec_name(spec_file)) for spec in specs]
     if dry_run:
-        click.echo(job.script, nl=False)
+        click.echo("".join(job.script for job in jobs), nl=False)
         return 0
-    if wait and spec.array:
+    if wait and specs[0].array:
         raise UsageError("--wait: found an array; one job can be followed\n  watch its tasks with: squeue --me --array")
-    submission.check_directories(spec, site)
-    job_id = submission.send(job, connect(patience_s=CONTROLLER_AWAY_S))
+    submission.check_directories(specs[0], site)
+    if len(jobs) > 1:
+        return _alternatives(jobs, wait=wait, as_json=as_json)
+    job_id = submission.send(jobs[0], connect(patience_s=CONTROLLER_AWAY_S))
     click.echo(json.dumps({"job": job_id}) if as_json else str(job_id))
     return _wait(connect(), job_id, as_json=as_json) if wait else 0
+
+
+def _alternatives(jobs: Sequence[submission.Submission], *, wait: bool, as_json: bool) -> int:
+    """Submit jobs of which one is to run, and follow that one."""
+    ids = submission.send_alternatives(jobs, connect(patience_s=CONTROLLER_AWAY_S))
+    click.echo(json.dumps({"any_of": ids}) if as_json else "\n".join(map(str, ids)))
+    if not wait:
+        return 0
+    try:
+        job_id = follow.of_several(connect(), ids, follow.SystemClock())
+    except KeyboardInterrupt:
+        click.echo(f"they go on; cancel them with: scancel {' '.join(map(str, ids))}", err=True)
+        return _INTERRUPTED
+    return _wait(connect(), job_id, as_json=as_json)
 
 
 def _wait(slurm: Slurm, job_id: int, *, as_json: bool) -> int:
@@ -95,13 +117,13 @@ def flags_if_it_can_say(names: Sequence[str]) -> Mapping[str, str] | None:
         return None
 
 
-def read_spec(spec_file: str, site: siteconfig.SiteConfig, known: Known) -> specs.Spec:
-    """The spec in a file, or on stdin."""
+def read_specs(spec_file: str, site: siteconfig.SiteConfig, known: Known) -> tuple[Spec, ...]:
+    """The spec in a file, or on stdin; each of its alternatives as one."""
     try:
         if spec_file == "-":
-            return specs.load(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", presets=site.presets, known=known)
+            return load_all(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", presets=site.presets, known=known)
         with Path(spec_file).open("rb") as file:
-            return specs.load(file.read(MAX_BYTES + 1), spec_file, presets=site.presets, known=known)
+            return load_all(file.read(MAX_BYTES + 1), spec_file, presets=site.presets, known=known)
     except OSError as error:
         raise UsageError(f"{spec_file}: {error.strerror}\n  give a job spec; see: docs/spec.md") from error
 

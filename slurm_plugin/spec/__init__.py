@@ -10,35 +10,64 @@ import msgspec
 
 from slurm_plugin import validate, yamltext
 from slurm_plugin.errors import UsageError
+from slurm_plugin.spec.alternatives import parted
 from slurm_plugin.spec.parts import Accelerators, Ascend, Mail, Metadata, TensorFlow
 from slurm_plugin.spec.passed import Known
 from slurm_plugin.spec.presets import Presets, extended
 from slurm_plugin.spec.problems import TASK_LAUNCH, problems
 from slurm_plugin.spec.record import ARRAY_OUTPUT, Spec
 from slurm_plugin.validate import Problem
+from slurm_plugin.yamltext import Document
 
-__all__ = ["TASK_LAUNCH", "Accelerators", "Ascend", "Mail", "Metadata", "Spec", "TensorFlow", "load"]
+__all__ = ["TASK_LAUNCH", "Accelerators", "Ascend", "Mail", "Metadata", "Spec", "TensorFlow", "load", "load_all"]
 
 NO_PRESETS: Final[Presets] = MappingProxyType({})
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", re.ASCII)
 
 
 def load(data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None) -> Spec:
-    """Read a spec; `source` names it in messages. Raises UsageError with all of its problems.
+    """Read the spec of one job, as `load_all` does. Raises UsageError for one with alternatives (`any_of`), too."""
+    found = load_all(data, source, presets=presets, known=known)
+    if len(found) > 1:
+        raise UsageError(f"{source}: any_of: found {len(found)} alternatives; this takes one job\n  leave any_of out")
+    return found[0]
+
+
+def load_all(
+    data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None
+) -> tuple[Spec, ...]:
+    """Read a spec, each of its alternatives as one; `source` names it in messages.
 
     `presets` are the site's; `known` tells which flags the sbatch of this machine has, None: that is not looked at.
+    Raises UsageError with all of its problems.
     """
     document, wrong = extended(yamltext.read(data, source), presets)
-    fields, more = _range(document.fields)
-    document = replace(document, fields=fields)
-    spec, found = validate.record(document, Spec)
     then = {"so": "nothing was submitted", "again": f"slurm-plugin render {source}"}
-    validate.fail((*wrong, *more, *found), document, source, **then)
-    if spec is None:  # fail() has raised
-        raise UsageError(f"{source}: not a job spec")
-    if spec.array is not None and "output" not in fields:
+    parts, more = parted(document)
+    specs = [_spec(part.document) for part in parts]
+    found = [each for part, (_, its) in zip(parts, specs, strict=True) for each in part.placed(its)]
+    validate.fail(dict.fromkeys((*wrong, *more, *found)), document, source, **then)
+    whole = [spec for spec, _ in specs if spec is not None]
+    found = [
+        each
+        for part, spec in zip(parts, whole, strict=True)
+        for each in part.placed(tuple(problems(spec, part.document.fields, known)))
+    ]
+    validate.fail(dict.fromkeys(found), document, source, **then)
+    return tuple(map(_annotated, whole))
+
+
+def _spec(document: Document) -> tuple[Spec | None, tuple[Problem, ...]]:
+    """The record of one job, and what is wrong with the types of its keys."""
+    fields, wrong = _range(document.fields)
+    spec, found = validate.record(replace(document, fields=fields), Spec)
+    if spec is not None and spec.array is not None and "output" not in fields:
         spec = msgspec.structs.replace(spec, output=ARRAY_OUTPUT)
-    validate.fail(problems(spec, fields, known), document, source, **then)
+    return spec, (*wrong, *found)
+
+
+def _annotated(spec: Spec) -> Spec:
+    """The spec with what its annotations say."""
     retries = spec.metadata.annotations.retries
     return spec if retries is None else msgspec.structs.replace(spec, retries=retries)
 

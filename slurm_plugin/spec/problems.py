@@ -46,6 +46,8 @@ def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | Non
         except ValueError as error:
             yield Problem(("queue_timeout",), f"found {yamltext.found(spec.queue_timeout)}; accepted: {error}")
     yield from _mode_problems(spec)
+    if spec.any_of and spec.array:
+        yield Problem(("any_of",), "found it with `array`, each task of which runs; leave one of the two out")
     yield from _recovery_problems(spec)
     yield from _resource_problems(spec)
     yield from passed.problems(spec.sbatch, known)

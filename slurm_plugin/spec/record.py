@@ -1,7 +1,7 @@
 """The record of a spec: its keys, in the order in which docs/spec.md has them, and what follows from them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -37,6 +37,11 @@ ARRAY_OUTPUT: Final = "%x-%A_%a.out"  # in place of the default where there are 
 Flags: TypeAlias = Annotated[
     Mapping[str, str],
     Meta(description="a mapping of `flag: value` lines, such as `switches: 1`; `yes` for a flag without a value"),
+]
+
+Alternatives: TypeAlias = Annotated[
+    tuple[Mapping[str, Any], ...],
+    Meta(description="a list of mappings, each with the keys in which it differs, such as `- {nodes: 4}`"),
 ]
 
 
@@ -86,6 +91,7 @@ class Spec(Part, frozen=True, kw_only=True):
     ascend: Ascend | None = None
     prechecks: tuple[Literal["fabric"], ...] = ()
     metadata: Metadata = Metadata()
+    any_of: Alternatives = ()
 
     @property
     def slots(self) -> int:

@@ -13,7 +13,7 @@ KEYS = (
     "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
     " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command, env,"
     " workdir, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
-    " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata"
+    " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata, any_of"
 )
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 

@@ -1,19 +1,20 @@
 """Mirrors slurm_plugin/submit.py and slurm_plugin/follow.py: what goes through the door, and what is said of a job."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from slurm_plugin import submit
 from slurm_plugin.errors import MissingError, UsageError
-from slurm_plugin.follow import Look, changes, follow
+from slurm_plugin.follow import Look, changes, follow, of_several
 from slurm_plugin.grant import Grant, written
 from slurm_plugin.render import Site, script
 from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.slurm import Job, JobNotFoundError, SlurmError
 from slurm_plugin.spec import load
+from tests import fakes
 from tests.fake_slurm import FakeClock, FakeSlurm
 
 SMALL = b"name: a\nmode: openmpi\ncommand: ./a.out\n"
@@ -36,6 +37,72 @@ def test_a_submission_is_the_script_in_the_jobs_directory() -> None:
     assert submit.send(job, slurm) == 17
     assert slurm.submitted == [(script(spec, site, "a.yaml"), (), "/home/ada/runs")]
     assert slurm.submitted[0][0] == job.script
+
+
+class Several(fakes.FakeSlurm):
+    """Gives each submission a job of its own, held as it was asked."""
+
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
+        """The first is job 11."""
+        number = 11 + len(self.known_jobs)
+        self._change("submit", " ".join(arguments))
+        self.known_jobs[number] = fakes.job(number, comment="[sp1;retries=0;ib=auto]", reason="JobHeldUser")
+        return number
+
+
+def test_jobs_of_which_one_is_to_run() -> None:
+    """Held until each knows of all, and let go in their order."""
+    slurm = Several()
+    jobs = [submit.Submission("a", "/"), submit.Submission("b", "/", ("--x",)), submit.Submission("c", "/")]
+    assert submit.send_alternatives(jobs, slurm) == (11, 12, 13)
+    token = {"Comment": "[sp1;retries=0;ib=auto;any=11,12,13]"}
+    told = [("update_job", number, token) for number in (11, 12, 13)]
+    held = [("submit", "--hold"), ("submit", "--x --hold"), ("submit", "--hold")]
+    assert slurm.changes == [*held, *told, ("release", 11), ("release", 12), ("release", 13)]
+
+
+@pytest.mark.parametrize("refused", [("submit", "--x --hold"), ("update_job", 12), ("release", 11)])
+def test_none_is_left_where_one_is_refused(refused: tuple[str, object]) -> None:
+    """And what Slurm said is told."""
+    slurm = Several()
+    slurm.refusals[refused] = 1
+    with pytest.raises(SlurmError):
+        submit.send_alternatives([submit.Submission("a", "/"), submit.Submission("b", "/", ("--x",))], slurm)
+    assert {job.state for job in slurm.known_jobs.values()} == {"CANCELLED"}
+
+
+def test_one_that_runs_already_has_cancelled_the_others() -> None:
+    """Then there is nothing to let go, and nothing wrong."""
+    slurm = Several()
+    slurm.refusals["release", 12] = 1
+    assert submit.send_alternatives([submit.Submission("a", "/"), submit.Submission("b", "/")], slurm) == (11, 12)
+
+
+@pytest.mark.parametrize(
+    ("looks", "which"),
+    [
+        ([("PENDING", "PENDING"), ("RUNNING", "PENDING"), ("RUNNING", "CANCELLED")], 11),
+        ([("RUNNING", "RUNNING"), ("CANCELLED", "RUNNING")], 12),
+        ([("CANCELLED", "COMPLETED")], 12),
+        ([("PENDING", "PENDING"), ("CANCELLED", "CANCELLED")], 11),
+        ([None, ("CANCELLED", "FAILED")], 12),
+    ],
+)
+def test_which_of_them_runs(looks: list[tuple[str, str] | None], which: int) -> None:
+    """The one that is left when the others are cancelled; the first where all are."""
+
+    class Looked(fakes.FakeSlurm):
+        """Gives these answers."""
+
+        def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
+            """The next one."""
+            states = looks.pop(0)
+            if states is None:
+                raise SlurmError("away")
+            return {number: fakes.job(number, state=state) for number, state in zip((11, 12), states, strict=True)}
+
+    assert of_several(Looked(), (11, 12), FakeClock()) == which
+    assert looks == []
 
 
 def test_a_missing_directory_is_told_before_slurm_ends_the_job_without_a_word(tmp_path: Path) -> None:
