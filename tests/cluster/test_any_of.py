@@ -16,7 +16,8 @@ RUNS = """bash -c 'echo "$SLURM_JOB_ID $SLURM_JOB_NUM_NODES" >>ran; sleep 0.5'""
 def submitted(box: Sandbox, name: str, alternatives: str, *options: str) -> list[int]:
     """The ids of the jobs of a spec with these alternatives."""
     directory = f"/home/alice/{workdir(box, name).name}"
-    spec = f"name: {name}\nmode: script\nworkdir: {directory}\ntime: 1m\noutput: '%j.out'\ncommand: {RUNS}\nany_of: {alternatives}\n"
+    spec = f"name: {name}\nmode: script\nworkdir: {directory}\ntime: 1m\noutput: '%j.out'\ncommand: {RUNS}\n"
+    spec += f"any_of: {alternatives}\n"
     done = box.run(["sh", "-c", f'cd {directory} && exec slurm-plugin submit "$@" -', "sh", *options], input=spec)
     return list(map(int, done.stdout.split()))
 
