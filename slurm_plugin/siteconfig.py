@@ -16,6 +16,8 @@ from slurm_plugin import compiled as deployed
 from slurm_plugin import durations, validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
+from slurm_plugin.policy import language
+from slurm_plugin.policy.language import Policy
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 
@@ -132,6 +134,7 @@ class SiteConfig(Record, frozen=True):
     metrics_directory: PlainPath | None = None  # of node_exporter's textfile collector
     periodic: Periodic = Periodic()
     recovery: Recovery = Recovery()
+    policy: Policy = Policy()
     prechecks: Prechecks = Prechecks()
     clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
     python: PlainPath = "/usr/bin/python3"
@@ -159,6 +162,7 @@ def load(path: Path | None = None) -> SiteConfig:
 
 def _problems(config: SiteConfig) -> Iterator[Problem]:
     """What is wrong beyond the type of each field."""
+    yield from language.problems(config.policy)
     items = [check.item for check in prechecks.CHECKS]
     for item in config.prechecks.mandatory:
         if item not in items:
@@ -223,6 +227,7 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
         "site_file": source and source._asdict(),
         "infiniband_partitions": list(config.infiniband_partitions),
         "max_retries": config.max_retries,
+        "check_partitions": list(config.policy.checks),
         "max_hold_s": durations.seconds(config.max_hold) if config.max_hold != "0" else 0,
         "drain_cap": config.drain_cap,
         "dry_run": config.dry_run == "yes",

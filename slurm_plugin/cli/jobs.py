@@ -1,6 +1,7 @@
 """`slurm-plugin render` and `slurm-plugin submit`: from a job spec to a job."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from slurm_plugin.yamltext import MAX_BYTES
 CONTROLLER_AWAY_S = 60.0  # for a slurmctld that restarts
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
-_spec_argument = click.argument("spec_file", metavar="JOB.yaml", type=click.Path(dir_okay=False, allow_dash=True))
-_config_option = click.option(
+spec_argument = click.argument("spec_file", metavar="JOB.yaml", type=click.Path(dir_okay=False, allow_dash=True))
+config_option = click.option(
     "--config",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     envvar="SLURM_PLUGIN_CONFIG",
@@ -30,25 +31,27 @@ _config_option = click.option(
 
 
 @click.command()
-@_spec_argument
-@_config_option
+@spec_argument
+@config_option
 def render(spec_file: str, config: Path | None) -> None:
     """Print the sbatch script that JOB.yaml becomes (`-`: the spec on stdin)."""
-    spec = _read(spec_file)
-    click.echo(rendering.script(spec, submission.here(siteconfig.load(config)), _name(spec_file)), nl=False)
+    spec = read(spec_file)
+    click.echo(rendering.script(spec, submission.here(siteconfig.load(config)), shown_name(spec_file)), nl=False)
 
 
 @click.command()
-@_spec_argument
-@_config_option
+@spec_argument
+@config_option
 @click.option("--dry-run", is_flag=True, help="Print the script and submit nothing.")
 @click.option("--wait", is_flag=True, help="Follow the job; exit 0 only when it ends COMPLETED.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, with --wait a second one at the end.")
 def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as_json: bool) -> int:
     """Submit JOB.yaml (`-`: the spec on stdin) and print the job id."""
-    spec = _read(spec_file)
-    site = submission.here(siteconfig.load(config))
-    job = submission.build(spec, site, _name(spec_file))
+    spec = read(spec_file)
+    settings = siteconfig.load(config)
+    site = submission.here(settings)
+    job = submission.build(spec, site, shown_name(spec_file))
+    submission.check_policy(job, settings, os.environ)
     if dry_run:
         click.echo(job.script, nl=False)
         return 0
@@ -76,7 +79,7 @@ def _wait(slurm: Slurm, job_id: int, *, as_json: bool) -> int:
     return 0 if job and job.state == "COMPLETED" else 1
 
 
-def _read(spec_file: str) -> specs.Spec:
+def read(spec_file: str) -> specs.Spec:
     """The spec in a file, or on stdin."""
     try:
         if spec_file == "-":
@@ -87,5 +90,5 @@ def _read(spec_file: str) -> specs.Spec:
         raise UsageError(f"{spec_file}: {error.strerror}\n  give a job spec; see: docs/spec.md") from error
 
 
-def _name(spec_file: str) -> str:
+def shown_name(spec_file: str) -> str:
     return "JOB.yaml" if spec_file == "-" else Path(spec_file).name

@@ -33,6 +33,7 @@ def test_defaults_compiled() -> None:
         "site_file": None,
         "infiniband_partitions": [],
         "max_retries": 128,
+        "check_partitions": [],
         "max_hold_s": 14400,
         "drain_cap": 0.1,
         "dry_run": False,
@@ -132,6 +133,7 @@ def test_all_keys(tmp_path: Path) -> None:
         metrics_directory: /var/lib/metrics
         periodic: {interval: 90s, failures: 1, passes: 10}
         recovery: {queue_timeout: never, nice: 0, node_timeout: 20s}
+        policy: {checks: [gpu]}
         prechecks:
           deadline: 1m
           mandatory: [dns]
@@ -174,6 +176,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "site_file": None,
         "infiniband_partitions": ["ib", "ib2"],
         "max_retries": 5,
+        "check_partitions": ["gpu"],
         "max_hold_s": 1800,
         "drain_cap": 0.5,
         "dry_run": True,
