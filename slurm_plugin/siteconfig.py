@@ -17,7 +17,7 @@ from slurm_plugin import durations, validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
 from slurm_plugin.policy import language
-from slurm_plugin.policy.language import Policy
+from slurm_plugin.policy.language import Hold, Policy
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 
@@ -39,9 +39,6 @@ Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES, description=f"a whole number
 Size = Annotated[str, Meta(pattern=rf"^{_SIZE.pattern}\Z", description="a size such as 512MB, 32GB or 1.5TB")]
 Seconds = Annotated[str, Meta(pattern=rf"^{_SECONDS.pattern}\Z", description="a time such as 10s or 2m")]
 Device = Annotated[str, Meta(pattern=r"^/[^%]*%d[^%]*\Z", description="a path with %d for the GPU's number")]
-Hold = Annotated[
-    str, Meta(pattern=r"^(0|[1-9][0-9]{0,6}[smhd])\Z", description="a time such as 30m, 4h or 2d; 0: none")
-]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\0\n]*\Z", description="an absolute path")]
 # Root's hooks hold these without quotes.
@@ -228,7 +225,8 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
         "infiniband_partitions": list(config.infiniband_partitions),
         "max_retries": config.max_retries,
         "check_partitions": list(config.policy.checks),
-        "max_hold_s": durations.seconds(config.max_hold) if config.max_hold != "0" else 0,
+        "max_hold_s": language.hold_s(config.max_hold),
+        "hold_rules": language.holds(config.policy),
         "drain_cap": config.drain_cap,
         "dry_run": config.dry_run == "yes",
         "notify": config.notify or "",

@@ -29,6 +29,9 @@ Message = Annotated[
 ]
 Nodes = Annotated[int, Meta(ge=1, le=MAX_NODES, description=f"a whole number from 1 to {MAX_NODES}")]
 Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES, description=f"a whole number from 0 to {MAX_RETRIES}")]
+Hold = Annotated[
+    str, Meta(pattern=r"^(0|[1-9][0-9]{0,6}[smhd])\Z", description="a time such as 30m, 4h or 2d; 0: none")
+]
 Given = Literal["account", "partition", "qos", "reservation", "nodes", "time"]
 
 
@@ -62,6 +65,7 @@ class Limit(Part, frozen=True):
     nodes: Nodes | None = None
     time: str | None = None
     retries: Retries | None = None
+    hold: Hold | None = None
 
 
 class Rule(Part, frozen=True):
@@ -125,6 +129,20 @@ def compiled(policy: Policy) -> dict[str, Any]:
         "rules": [_rule(rule) for rule in (*rules, *policy.rules)],
         "users": any(rule.when.user or rule.allow.user for rule in policy.rules),  # whether their names are asked for
     }
+
+
+def holds(policy: Policy) -> list[dict[str, Any]]:
+    """The rules that limit holds, as the supervisor of a job reads them: it is what keeps to them."""
+    return [
+        {"name": rule.name, "when": _names(rule.when), "hold_s": hold_s(rule.limit.hold)}
+        for rule in policy.rules
+        if rule.limit.hold is not None
+    ]
+
+
+def hold_s(text: str) -> int:
+    """Seconds of a hold; 0: none."""
+    return 0 if text == "0" else durations.seconds(text)
 
 
 def rules_jobs(policy: Policy) -> bool:

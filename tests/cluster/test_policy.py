@@ -124,13 +124,14 @@ def test_edited_afterwards(cluster: Sandbox, etc: Etc) -> None:
     loose = sbatch(cluster, "-n2").stdout.strip()  # it may have as many nodes as Slurm likes
     assert edit(cluster, loose, "Partition=debug").returncode == 0
     assert shown(cluster, loose, "NumNodes", "Partition") == ["1-2", "debug"]
-    big = sbatch(cluster, "-N3", "-t2:00:00", "--comment=[sp1;retries=3]").stdout.strip()
+    big = sbatch(cluster, "-N3", "-t2:00:00").stdout.strip()
     assert edit(cluster, big, "Partition=debug").returncode == 1
-    for user, change in (("slurm", "ExcNodeList=n5"), ("slurm", "TimeLimit=180"), ("root", "Partition=debug")):
-        assert edit(cluster, big, change, user=user).returncode == 0
-    assert edit(cluster, big, "TimeLimit=170").returncode == 0  # too much still, and less than it was
-    assert edit(cluster, big, "NumNodes=4-4").returncode == 1
-    assert shown(cluster, big, "TimeLimit", "Partition", "AdminComment") == ["02:50:00", "debug", 'sp1:{"granted":3}']
+    job = sbatch(cluster, "-pdebug", "-N2", "-t30", "--comment=[sp1;retries=3]").stdout.strip()
+    for user, change in (("slurm", "ExcNodeList=n5"), ("slurm", "TimeLimit=180"), ("root", "NumNodes=3-3")):
+        assert edit(cluster, job, change, user=user).returncode == 0, change
+    assert edit(cluster, job, "TimeLimit=170").returncode == 0  # too much still, and less than it was
+    assert edit(cluster, job, "NumNodes=4-4").returncode == 1
+    assert shown(cluster, job, "TimeLimit", "NumNodes", "AdminComment") == ["02:50:00", "3", 'sp1:{"granted":1}']
 
 
 @pytest.mark.parametrize("chosen", ["accept", "refuse"])
