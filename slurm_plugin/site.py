@@ -13,6 +13,7 @@ import slurm_plugin
 from slurm_plugin import archive, siteconfig, trust
 from slurm_plugin.compiled import ARCHIVE, FILE
 from slurm_plugin.errors import MissingError, UsageError
+from slurm_plugin.policy import language, lua
 from slurm_plugin.siteconfig import DEFAULT_ROOT, SiteConfig, SiteFile
 from slurm_plugin.templates import render
 from slurm_plugin.token import MAX_RETRIES
@@ -55,9 +56,9 @@ def render_site(
         "python": config.python,
         "run_directory": config.run_directory,
         "spool_directory": config.spool_directory,
-        "max_retries": config.max_retries,
-        "limit": MAX_RETRIES,
+        "checks": config.policy.checks,
     }
+    submission = job_submit(config)
     for folder in (out, out / "hooks", out / "bin"):
         _readable(folder)
     _write(out / ARCHIVE, archive.build((*inside, config.python)))  # before whoever runs it
@@ -65,10 +66,19 @@ def render_site(
         always = hook == "prolog" and bool(config.prechecks.mandatory)
         _write(out / "hooks" / hook, render(template, **values, hook=hook, always=always), executable=True)
     _write(out / "bin" / "slurm-plugin", render("site/slurm-plugin.sh.j2", **values), executable=True)
-    _write(out / "job_submit.lua", render("site/job_submit.lua.j2", **values))
+    _write(out / "job_submit.lua", submission)
     _write(out / "slurm.conf.fragment", fragment(config, root))
     _write(out / FILE, json.dumps(siteconfig.compiled(config, site_file), indent=1) + "\n")
     _remove_library(out)
+
+
+def job_submit(config: SiteConfig) -> str:
+    """The text of job_submit.lua. Raises SlurmPluginError where Lua, if it is at hand, does not accept it."""
+    policy = lua.table(language.compiled(config.policy)) if language.rules_jobs(config.policy) else ""
+    numbers: dict[str, Any] = {"max_retries": config.max_retries, "limit": MAX_RETRIES}
+    text = render("site/job_submit.lua.j2", version=slurm_plugin.__version__, policy=policy, **numbers)
+    lua.check(text)
+    return text
 
 
 def fragment(config: SiteConfig, root: str) -> str:

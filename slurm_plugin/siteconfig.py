@@ -17,6 +17,8 @@ from slurm_plugin import durations, validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
 from slurm_plugin.job.guard import LEASE_S, LOST_S
+from slurm_plugin.policy import language
+from slurm_plugin.policy.language import Hold, Policy
 from slurm_plugin.spec import presets
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
@@ -38,9 +40,6 @@ Retries = Annotated[int, Meta(ge=0, le=MAX_RETRIES, description=f"a whole number
 Size = Annotated[str, Meta(pattern=rf"^{_SIZE.pattern}\Z", description="a size such as 512MB, 32GB or 1.5TB")]
 Seconds = Annotated[str, Meta(pattern=rf"^{_SECONDS.pattern}\Z", description="a time such as 10s or 2m")]
 Device = Annotated[str, Meta(pattern=r"^/[^%]*%d[^%]*\Z", description="a path with %d for the GPU's number")]
-Hold = Annotated[
-    str, Meta(pattern=r"^(0|[1-9][0-9]{0,6}[smhd])\Z", description="a time such as 30m, 4h or 2d; 0: none")
-]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\0\n]*\Z", description="an absolute path")]
 # Root's hooks hold these without quotes.
@@ -133,6 +132,7 @@ class SiteConfig(Record, frozen=True):
     metrics_directory: PlainPath | None = None  # of node_exporter's textfile collector
     periodic: Periodic = Periodic()
     recovery: Recovery = Recovery()
+    policy: Policy = Policy()
     prechecks: Prechecks = Prechecks()
     presets: Mapping[str, Mapping[str, Any]] = {}  # what a spec may extend: name -> keys of a spec
     clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
@@ -162,6 +162,7 @@ def load(path: Path | None = None) -> SiteConfig:
 def _problems(config: SiteConfig) -> Iterator[Problem]:
     """What is wrong beyond the type of each field."""
     yield from presets.problems(config.presets)
+    yield from language.problems(config.policy)
     items = [check.item for check in prechecks.CHECKS]
     for item in config.prechecks.mandatory:
         if item not in items:
@@ -226,7 +227,9 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
         "site_file": source and source._asdict(),
         "infiniband_partitions": list(config.infiniband_partitions),
         "max_retries": config.max_retries,
-        "max_hold_s": durations.seconds(config.max_hold) if config.max_hold != "0" else 0,
+        "check_partitions": list(config.policy.checks),
+        "max_hold_s": language.hold_s(config.max_hold),
+        "hold_rules": language.holds(config.policy),
         "drain_cap": config.drain_cap,
         "dry_run": config.dry_run == "yes",
         "notify": config.notify or "",

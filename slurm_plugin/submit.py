@@ -1,15 +1,17 @@
 """A submission is a value: built from a spec, shown by `--dry-run`, then sent through the door."""
 
 import os
+import pwd
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_plugin import render, token
-from slurm_plugin.errors import MissingError, UsageError
+from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
+from slurm_plugin.policy import facts, judge, language
 from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.spec import Spec
@@ -57,6 +59,29 @@ def send_alternatives(submissions: Sequence[Submission], slurm: Slurm) -> tuple[
         with suppress(SlurmError):  # it is cancelled: the first one runs already
             slurm.release(job_id)
     return tuple(ids)
+
+
+def check_policy(submission: Submission, config: SiteConfig, environ: Mapping[str, str]) -> None:
+    """Raise SlurmPluginError where the site's policy refuses it, in the words of the controller.
+
+    What only the controller knows (the user's default account, the default partition) is left to it. It holds root to
+    nothing, and so does this.
+    """
+    if os.geteuid() == 0:
+        return
+    said = facts.asked(submission.script, submission.arguments, environ)
+    verdict = judge.submitted(language.compiled(config.policy), facts.facts(said, own_name()))
+    if verdict.refusals:
+        lines = (f"\n  {refusal.text}" for refusal in verdict.refusals)
+        raise SlurmPluginError(f"nothing was submitted: the site's policy refuses this job{''.join(lines)}")
+
+
+def own_name() -> str:
+    """The name of this process's account, as slurmctld has it; a number where it has none here."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def check_directories(spec: Spec, site: render.Site) -> None:

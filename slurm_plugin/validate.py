@@ -98,6 +98,9 @@ def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]
         of = get_args(inner)[1]
         parts = {key: _value(part, of, (*path, key)) for key, part in value.items()}
         return {key: part for key, (part, _) in parts.items()}, tuple(p for _, wrong in parts.values() for p in wrong)
+    if _records(kind) and isinstance(value, list):
+        each = [_value(part, get_args(kind)[0], (*path, str(index))) for index, part in enumerate(value)]
+        return tuple(part for part, _ in each), tuple(p for _, wrong in each for p in wrong)
     texts = value.split(",") if isinstance(value, str) and _extra(kind) == COMMAS else value
     try:
         return msgspec.convert(texts, kind, strict=False), ()
@@ -129,11 +132,19 @@ def _accepted(kind: Any) -> str:
         return ", ".join(words)
     if isinstance(kind, type) and issubclass(kind, Struct):
         return "{" + ", ".join(f"{f.encode_name}: {_accepted(f.type)}" for f in msgspec.structs.fields(kind)) + "}"
+    if _records(kind):
+        return f"a list of {_accepted(get_args(kind)[0])}"
     if get_origin(kind) is tuple:
         return "a list of texts, such as [one, two]"
     if get_origin(kind) is Mapping:
         return "a mapping of `NAME: value` lines"
     return next((_accepted(part) for part in get_args(kind) if part is not type(None)), "a text")
+
+
+def _records(kind: Any) -> bool:
+    """Whether a type is a list of records."""
+    of = get_args(kind)[0] if get_origin(kind) is tuple else None
+    return isinstance(of, type) and issubclass(of, Struct)
 
 
 def _words(kind: Any) -> tuple[str, ...]:

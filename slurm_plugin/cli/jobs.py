@@ -1,6 +1,7 @@
 """`slurm-plugin render` and `slurm-plugin submit`: from a job spec to a job."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,8 @@ def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as
     specs = read_specs(spec_file, settings, flags_if_it_can_say if dry_run else _flags)
     site = submission.here(settings)
     jobs = [submission.build(spec, site, spec_name(spec_file)) for spec in specs]
+    for job in jobs:
+        submission.check_policy(job, settings, os.environ)
     if dry_run:
         click.echo("".join(job.script for job in jobs), nl=False)
         return 0

@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the checks this job asked for and those the site makes mandatory."""
+    """Run the checks that this job asked for, that its partition gets, and that the site makes mandatory."""
     site, environ = compiled.read(compiled.site_root()), os.environ
     syslog.openlog("slurm_plugin")
     if stale := compiled.stale(site):
         syslog.syslog(syslog.LOG_WARNING, stale)
-    asked = token.find(environ.get("SLURM_JOB_COMMENT", ""))
-    if asked is None:
+    comment = environ.get("SLURM_JOB_COMMENT", "")
+    asked = token.find(comment)
+    if asked is None and "[sp1;" in comment:
         syslog.syslog(syslog.LOG_NOTICE, f"job {environ['SLURM_JOB_ID']}: its comment holds no token that can be read")
-        asked = token.Token()
+    asked = asked or token.Token()
     job_id, restart = int(environ["SLURM_JOB_ID"]), int(environ.get("SLURM_JOB_RESTART_COUNT", "0"))
     directory, gid = node_directory.name(job_id, restart), int(environ["SLURM_JOB_GID"])
     node_directory.create(site["run_directory"], directory, uid=int(environ["SLURM_JOB_UID"]), gid=gid)
     settings = site["prechecks"]
-    items = None if asked.retries else settings["mandatory"]
+    whole = asked.retries or environ.get("SLURM_JOB_PARTITION", "") in site.get("check_partitions", ())
+    items = None if whole else settings["mandatory"]
     if items == []:
         return 0
     context = _context(asked, site, environ)

@@ -47,13 +47,30 @@ class Terms(NamedTuple):
     shorter: str
 
 
-def terms(asked_s: float, most_s: float, now: float, limit: float | None) -> Terms | None:
-    """How long a hold is kept that begins now; None for not at all. `limit`: when Slurm ends the job, None: unknown."""
+def most(site: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[float, str]:
+    """How long the site lets a job be held, and which word of the site file says so: `max_hold`, or a rule's name.
+
+    `environ` is the batch step's: Slurm says there whose job it is, and where it runs.
+    """
+    found = [(float(site.get("max_hold_s", 0)), "max_hold")]
+    for rule in site.get("hold_rules", ()):
+        said = {field: environ.get(f"SLURM_JOB_{field.upper()}", "") for field in rule["when"]}
+        known = {field: text.lower() if field in ("account", "qos") else text for field, text in said.items()}
+        if all(known[field] in names for field, names in rule["when"].items()):
+            found.append((float(rule["hold_s"]), f"rule {rule['name']}"))
+    return min(found, key=lambda each: each[0])
+
+
+def terms(asked_s: float, most_s: float, now: float, limit: float | None, whose: str = "max_hold") -> Terms | None:
+    """How long a hold is kept that begins now; None for not at all. `limit`: when Slurm ends the job, None: unknown.
+
+    `whose`: what of the site file says `most_s`.
+    """
     if asked_s <= 0 or most_s <= 0:
         return None
     until, shorter = now + asked_s, ""
     if most_s < asked_s:
-        until, shorter = now + most_s, f"the site allows {took(most_s)} (max_hold)"
+        until, shorter = now + most_s, f"the site allows {took(most_s)} ({whose})"
     if limit is not None and limit - BEFORE_THE_LIMIT_S < until:
         until, shorter = limit - BEFORE_THE_LIMIT_S, f"its time limit ends the job at {utc(limit)}"
     return Terms(until, shorter) if until > now else None
@@ -70,7 +87,7 @@ class Hold:
     def __init__(self, asked_s: float, run: Run, *, directory: Path, site: Mapping[str, Any], door: Slurm) -> None:
         self._asked_s, self._job_id, self._restart = asked_s, run.job_id, run.restart
         self._directory, self._site, self._door = directory, site, door
-        self._most_s = float(site.get("max_hold_s", 0))
+        self._most_s, self._whose = most(site, os.environ)
         self._number = 0  # of the hold that it is in
         self._began = self._asked_at = 0.0  # when that began, and when the controller was last asked for the limit
 
@@ -117,7 +134,7 @@ class Hold:
     def _terms(self) -> Terms | None:
         """The terms of a hold that begins now."""
         if self._asked_s > 0 and self._most_s <= 0:
-            say("no hold: the site's settings allow none (max_hold)")
+            say(f"no hold: the site's settings allow none ({self._whose})")
         if min(self._asked_s, self._most_s) <= 0:
             return None
         try:
@@ -142,7 +159,7 @@ class Hold:
 
     def _reckoned(self, limit: float | None) -> Terms | None:
         """The terms of the hold that it is in."""
-        return terms(self._asked_s, self._most_s, self._began, limit)
+        return terms(self._asked_s, self._most_s, self._began, limit, self._whose)
 
     def _renewed(self, found: Terms, action: Action) -> Terms:
         """The terms of a hold that its time limit is about to end: that may have been raised since."""

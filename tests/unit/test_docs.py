@@ -22,6 +22,8 @@ from slurm_plugin.decide import DO_NOT_RESTART
 from slurm_plugin.grant import Grant
 from slurm_plugin.hooks import HOOKS, NODE_IS_BAD
 from slurm_plugin.job import hosts
+from slurm_plugin.policy import facts, judge, language
+from slurm_plugin.policy.language import Policy, Rule
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.slurm.releases import RELEASES, Release
@@ -132,7 +134,9 @@ def keys(kind: type[msgspec.Struct], before: str = "") -> Iterator[tuple[str, st
         name = before + field.encode_name
         if name.partition(".")[2] in prechecks.SECTIONS:
             continue  # a check's own part: docs/checks.md
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+        if field.type is Policy:
+            yield name, "{}"  # its own keys: docs/policy.md
+        elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from keys(field.type, f"{name}.")
         else:
             factory = field.default_factory
@@ -149,6 +153,28 @@ def test_site_file_keys_and_defaults() -> None:
     """The table of the site file has every key, in order, with its default."""
     shown = [(*words(key), *words(default)) for key, default, _ in rows(page("install.md"), "key")]
     assert shown == list(keys(SiteConfig))
+
+
+def test_policy_keys_and_defaults() -> None:
+    """docs/policy.md has every key of a policy and of a rule, in order; its tables name no default that is not one."""
+    text = page("policy.md")
+    for kind, header in ((Policy, "below `policy`"), (Rule, "of a rule")):
+        shown = {words(row[0])[0]: words(row[1]) for row in rows(text, header)}
+        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        assert list(shown) == list(fields)
+        for name, default in shown.items():
+            assert not default or default == (_yaml(fields[name].default),)
+
+
+def test_the_policy_that_is_shown(tmp_path: Path) -> None:
+    """The example in docs/policy.md is one, and refuses the job below it in these words."""
+    text = page("policy.md")
+    (tmp_path / "site.yaml").write_text(re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0])
+    policy = language.compiled(siteconfig.load(tmp_path / "site.yaml").policy)
+    command, *said = re.findall(r"```console\n\$ sbatch (.*?)\n```", text, re.DOTALL)[0].splitlines()
+    asked = facts.asked("", shlex.split(command), {})
+    verdict = judge.submitted(policy, facts.facts(asked, "ada"))
+    assert [line.removeprefix("sbatch: error: ") for line in said[:-1]] == [each.text for each in verdict.refusals]
 
 
 def test_how_many_checks() -> None:

@@ -23,7 +23,9 @@ def test_defaults_compiled() -> None:
         "site_file": None,
         "infiniband_partitions": [],
         "max_retries": 128,
+        "check_partitions": [],
         "max_hold_s": 14400,
+        "hold_rules": [],
         "drain_cap": 0.1,
         "dry_run": False,
         "notify": "",
@@ -122,6 +124,7 @@ def test_all_keys(tmp_path: Path) -> None:
         metrics_directory: /var/lib/metrics
         periodic: {interval: 90s, failures: 1, passes: 10}
         recovery: {queue_timeout: never, nice: 0, node_timeout: 20s}
+        policy: {checks: [gpu], rules: [{name: short, when: {partition: [gpu]}, limit: {hold: 10m}}]}
         prechecks:
           deadline: 1m
           mandatory: [dns]
@@ -164,7 +167,9 @@ def test_all_keys(tmp_path: Path) -> None:
         "site_file": None,
         "infiniband_partitions": ["ib", "ib2"],
         "max_retries": 5,
+        "check_partitions": ["gpu"],
         "max_hold_s": 1800,
+        "hold_rules": [{"name": "short", "when": {"partition": ["gpu"]}, "hold_s": 600}],
         "drain_cap": 0.5,
         "dry_run": True,
         "notify": "/etc/slurm/notify",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.policy.language import Policy
 from slurm_plugin.site import render_site
 from slurm_plugin.siteconfig import Prechecks, SiteConfig
 from tests.unit.hooks.running import USER, run
@@ -24,7 +25,9 @@ START = (
 class Site:
     """A rendered site whose interpreter is a shell script."""
 
-    def __init__(self, directory: Path, interpreter: str | None, *, mandatory: bool = False) -> None:
+    def __init__(
+        self, directory: Path, interpreter: str | None, *, mandatory: bool = False, checks: tuple[str, ...] = ()
+    ) -> None:
         self.root, self.run, self._directory = directory / "site", directory / "run", directory
         python = directory / "python"
         python.write_text("#!/bin/sh\n" + STARTED.format(directory) + (interpreter or ""))
@@ -34,6 +37,7 @@ class Site:
             run_directory=str(self.run),
             spool_directory=str(directory / "spool"),
             prechecks=Prechecks(mandatory=("dns",) if mandatory else ()),
+            policy=Policy(checks=checks),
         )
         render_site(config, self.root, root=str(self.root))
         (directory / "started").unlink()  # it was asked to compile the code
@@ -174,6 +178,18 @@ def test_mandatory_checks(tmp_path: Path) -> None:
     assert site.hook("prolog", None).returncode == 75
     assert site.hook("epilog_slurmctld", None).returncode == 0
     assert len(site.started) == 1
+
+
+@pytest.mark.parametrize("partition", ["gpu", "big's", "a|b*", "g", "", None])
+def test_partitions_whose_jobs_are_checked(tmp_path: Path, partition: str | None) -> None:
+    """There the prolog runs for every job, elsewhere for those with our mark; the names are no patterns."""
+    checked = ("gpu", "big's", "a|b*")
+    site = Site(tmp_path, "exit 75", checks=checked)
+    environ = {} if partition is None else {"SLURM_JOB_PARTITION": partition}
+    assert site.hook("prolog", "my run", **environ).returncode == (75 if partition in checked else 0)
+    assert site.hook("prolog", "my run", SLURM_JOB_PARTITION="a|bc").returncode == 0
+    assert site.hook("prolog", **environ).returncode == 75
+    assert site.hook("epilog_slurmctld", "my run", SLURM_JOB_PARTITION="gpu").returncode == 0
 
 
 def test_epilog_follows_the_prolog(tmp_path: Path) -> None:

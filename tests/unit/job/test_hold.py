@@ -47,6 +47,29 @@ def test_where_there_is_none(asked: float, most: float, limit: float | None) -> 
     assert hold.terms(asked, most, 0, limit) is None
 
 
+RULES = [
+    {"name": "debug", "when": {"partition": ["debug", "test"]}, "hold_s": 600},
+    {"name": "none", "when": {"user": ["bob"], "account": ["bio"]}, "hold_s": 0},
+    {"name": "all", "when": {}, "hold_s": 7200},
+]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, (7200, "rule all")),
+        ({"SLURM_JOB_PARTITION": "debug"}, (600, "rule debug")),
+        ({"SLURM_JOB_PARTITION": "main", "SLURM_JOB_USER": "bob", "SLURM_JOB_ACCOUNT": "art"}, (7200, "rule all")),
+        ({"SLURM_JOB_PARTITION": "test", "SLURM_JOB_USER": "bob", "SLURM_JOB_ACCOUNT": "BIO"}, (0, "rule none")),
+    ],
+)
+def test_what_the_site_allows(environ: dict[str, str], expected: tuple[float, str]) -> None:
+    """The least of max_hold and of the rules that the job meets; a site of a version before has no rules."""
+    assert hold.most({"max_hold_s": 4 * HOUR, "hold_rules": RULES}, environ) == expected
+    assert hold.most({"max_hold_s": 60, "hold_rules": RULES[:1]}, environ) == (60, "max_hold")
+    assert hold.most({"max_hold_s": 60}, environ) == (60, "max_hold")
+
+
 @pytest.mark.parametrize(
     ("phase", "kind", "held"),
     [
@@ -293,13 +316,16 @@ def test_no_hold(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
     held.site["max_hold_s"] = 0
     assert held.keep() == FAILED
     assert capsys.readouterr().out == "[slurm_plugin] no hold: the site's settings allow none (max_hold)\n"
-    held.site["max_hold_s"] = HOUR
+    held.site |= {"max_hold_s": HOUR, "hold_rules": [{"name": "none", "when": {}, "hold_s": 0}]}
+    assert held.keep() == FAILED
+    assert capsys.readouterr().out == "[slurm_plugin] no hold: the site's settings allow none (rule none)\n"
+    held.site["hold_rules"] = []
     held.door = FakeSlurm(RUNNING._replace(end_time=datetime.now(UTC)))
     assert held.keep() == FAILED
     assert "no hold: the job's time limit ends it at " in capsys.readouterr().out
     fine = Action("finish", 0, "the program ended with exit code 0")
     assert held.keep(action=fine, attempt=Attempt("program", 0, {})) == fine
-    assert held.recorded == [(5, "fail")] * 3 + [(0, "finish")]
+    assert held.recorded == [(5, "fail")] * 4 + [(0, "finish")]
     assert held.told == []
 
 

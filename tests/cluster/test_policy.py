@@ -1,0 +1,184 @@
+"""A site's policy on a real slurmctld: what it accepts, changes and refuses, at submission and at an edit."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from slurm_plugin.policy.language import Policy
+from slurm_plugin.sandbox import Sandbox
+from slurm_plugin.site import job_submit, render_site
+from slurm_plugin.siteconfig import SiteConfig, load
+from tests.cluster.command import until
+from tests.cluster.conftest import restore
+from tests.cluster.etc import Etc
+from tests.cluster.jobs import Job, reasons, workdir
+
+pytestmark = pytest.mark.cluster
+
+RULES = {
+    "defaults": {"time": "20m"},
+    "rules": [
+        {
+            "name": "small",
+            "when": {"partition": ["debug"]},
+            "limit": {"nodes": 2, "time": "1h", "retries": 1},
+            "message": 'larger: "main", 100%',
+        },
+        {"name": "ours", "when": {"partition": ["private"]}, "allow": {"user": ["bob"]}},
+    ],
+}
+SMALL = "slurm_plugin: rule small (partition debug): "
+TAIL = '; larger: "main", 100%'
+NODES = f"{SMALL}nodes: found 3; accepted: up to 2{TAIL}"
+TIME = f"{SMALL}time: found 02:00:00; accepted: up to 01:00:00{TAIL}"
+ALLOW = "slurm_plugin: rule ours (partition private): user: found alice; accepted: bob"
+
+
+def lua(**more: object) -> str:
+    """The file that a site with these rules deploys."""
+    return job_submit(SiteConfig(policy=msgspec.convert({**RULES, **more}, Policy, strict=False)))
+
+
+@pytest.fixture
+def etc(cluster: Sandbox, tmp_path: Path) -> Iterator[Etc]:
+    """The configuration with the rules, and two partitions more; put back after the test."""
+    files = Etc(cluster, tmp_path / "etc")
+    files.lua(lua())
+    for name in ("debug", "private"):
+        cluster.run(["scontrol", "create", f"PartitionName={name}", "Nodes=ALL", "State=UP"], user="root")
+    yield files
+    restore(cluster)
+    for name in ("debug", "private"):
+        cluster.run(["scontrol", "delete", f"PartitionName={name}"], user="root")
+    files.put_back()
+
+
+def sbatch(box: Sandbox, *options: str, user: str = "alice") -> "subprocess.CompletedProcess[str]":
+    """A held job."""
+    words = ["sbatch", "--parsable", "--hold", "--output=/dev/null", *options, "--wrap=true"]
+    return box.run(words, user=user, check=False)
+
+
+def shown(box: Sandbox, job_id: str, *names: str) -> list[str]:
+    """Fields of a job, as scontrol shows them."""
+    text = box.run(["scontrol", "-o", "show", "job", job_id]).stdout
+    fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
+    return [fields.get(name, "").removesuffix("-" + fields.get(name, "").partition("-")[0]) for name in names]
+
+
+def edit(box: Sandbox, job_id: str, *changes: str, user: str = "alice") -> "subprocess.CompletedProcess[str]":
+    """An edit of a job."""
+    return box.run(["scontrol", "update", f"JobId={job_id}", *changes], user=user, check=False)
+
+
+def test_accepted_and_changed(cluster: Sandbox, etc: Etc) -> None:
+    """A job gets the defaults, and the limits of what it does not say; what it says within them is kept."""
+    job = sbatch(cluster).stdout.strip()
+    assert shown(cluster, job, "TimeLimit", "Partition", "NumNodes") == ["00:20:00", "main", "1"]
+    job = sbatch(cluster, "-N3", "-t3:00:00").stdout.strip()
+    assert shown(cluster, job, "TimeLimit", "NumNodes") == ["03:00:00", "3"]
+    job = sbatch(cluster, "-pdebug", "-n2", "--comment=[sp1;retries=3]").stdout.strip()
+    assert shown(cluster, job, "NumNodes", "AdminComment") == ["1-2", 'sp1:{"granted":1}']
+    job = sbatch(cluster, "-pdebug", "-N2", "-t60", "--comment=mine").stdout.strip()
+    assert shown(cluster, job, "TimeLimit", "NumNodes", "Comment") == ["01:00:00", "2", "mine"]
+
+
+def test_refused(cluster: Sandbox, etc: Etc) -> None:
+    """Every rule that is broken says so, each in a line; root is held to none. `submit` says it in the same words."""
+    done = sbatch(cluster, "-pdebug,private", "-N3", "-t2:00:00")
+    assert (done.returncode, done.stdout) == (1, "")
+    both = [NODES, TIME, ALLOW]
+    assert [line.removeprefix("sbatch: error: ") for line in done.stderr.splitlines()[:-1]] == both
+    assert sbatch(cluster, "-pdebug", "-N3", user="root").returncode == 0
+    assert sbatch(cluster, "-pprivate", user="bob").returncode == 0
+    site = yaml.safe_load((cluster.directory / "etc/slurm/slurm_plugin.yaml").read_text())
+    home = workdir(cluster, "policy-client")
+    (home / "site.yaml").write_text(yaml.safe_dump({**site, "policy": RULES}))
+    (home / "job.yaml").write_text("name: a\nmode: pytorch\nnodes: 3\ntime: 2h\ncommand: hostname\n")
+    command = (
+        "cd /home/alice/policy-client && SBATCH_PARTITION=debug exec slurm-plugin submit --config site.yaml job.yaml"
+    )
+    said = cluster.run(["sh", "-c", command], check=False)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert [line.strip() for line in said.stderr.splitlines()[1:]] == [NODES, TIME]
+
+
+def test_edited_afterwards(cluster: Sandbox, etc: Etc) -> None:
+    """What a user may not submit he may not edit in; less is accepted, and so is anything of root's and SlurmUser's."""
+    job = sbatch(cluster, "-pdebug", "-N2", "-t30").stdout.strip()
+    for change, words in (("NumNodes=3-3", NODES), ("TimeLimit=120", TIME), ("Partition=private", ALLOW)):
+        done = edit(cluster, job, change)
+        assert done.returncode == 1, change
+        told = words in done.stderr or words in (cluster.directory / "log/slurmctld.log").read_text()
+        assert told, done.stderr  # 22.05 shows no words at an edit, and logs them
+    assert shown(cluster, job, "TimeLimit", "NumNodes", "Partition", "AdminComment") == ["00:30:00", "2", "debug", ""]
+    for change in ("TimeLimit=10", "Comment=[sp1;retries=9]", "JobName=other", "TimeLimit=60"):
+        assert edit(cluster, job, change).returncode == 0, change
+    assert shown(cluster, job, "AdminComment") == [""]
+    loose = sbatch(cluster, "-n2").stdout.strip()  # it may have as many nodes as Slurm likes
+    assert edit(cluster, loose, "Partition=debug").returncode == 0
+    assert shown(cluster, loose, "NumNodes", "Partition") == ["1-2", "debug"]
+    big = sbatch(cluster, "-N3", "-t2:00:00").stdout.strip()
+    assert edit(cluster, big, "Partition=debug").returncode == 1
+    job = sbatch(cluster, "-pdebug", "-N2", "-t30", "--comment=[sp1;retries=3]").stdout.strip()
+    for user, change in (("slurm", "ExcNodeList=n5"), ("slurm", "TimeLimit=180"), ("root", "NumNodes=3-3")):
+        assert edit(cluster, job, change, user=user).returncode == 0, change
+    assert edit(cluster, job, "TimeLimit=170").returncode == 0  # too much still, and less than it was
+    assert edit(cluster, job, "NumNodes=4-4").returncode == 1
+    assert shown(cluster, job, "TimeLimit", "NumNodes", "AdminComment") == ["02:50:00", "3", 'sp1:{"granted":1}']
+
+
+@pytest.mark.parametrize("chosen", ["accept", "refuse"])
+def test_an_error_of_ours(cluster: Sandbox, etc: Etc, chosen: str) -> None:
+    """Where the rules cannot be looked at, the site says what becomes of jobs: on every release the same."""
+    etc.lua(lua(on_error=chosen).replace("local function judge(job)\n", "local function judge(job)\n  error('gone')\n"))
+    done = sbatch(cluster, "--comment=[sp1;retries=3]")
+    assert (done.returncode != 0) is (chosen == "refuse"), done.stderr
+    assert ("the site's policy could not be looked at" in done.stderr) is (chosen == "refuse")
+    if chosen == "accept":
+        assert shown(cluster, done.stdout.strip(), "AdminComment") == ['sp1:{"granted":3}']
+        assert edit(cluster, done.stdout.strip(), "TimeLimit=10").returncode == 0
+
+
+def test_a_new_file_that_is_broken(cluster: Sandbox, etc: Etc) -> None:
+    """slurmctld keeps the rules that it has."""
+    assert sbatch(cluster).returncode == 0  # it reads the file at a submission
+    etc.lua(lua()[:-200])
+    assert sbatch(cluster, "-pdebug", "-N3").stderr.startswith(f"sbatch: error: {NODES}")
+
+
+@pytest.fixture
+def checked(cluster: Sandbox, etc: Etc, tmp_path: Path) -> None:
+    """A site whose partition debug gets the checks, as an admin would deploy it."""
+    site = yaml.safe_load((cluster.directory / "etc/slurm/slurm_plugin.yaml").read_text())
+    (tmp_path / "site.yaml").write_text(yaml.safe_dump({**site, "policy": {"checks": ["debug"]}}))
+    inside = ("chroot", os.environ.get("SLURM_PLUGIN_TEST_ROOT") or "/")
+    render_site(load(tmp_path / "site.yaml"), tmp_path / "site", inside=inside)
+    shutil.copytree(tmp_path / "site", cluster.directory / "etc/slurm/slurm_plugin", dirs_exist_ok=True)
+    etc.lua((tmp_path / "site/job_submit.lua").read_text())
+
+
+def test_a_partition_that_gets_checks(cluster: Sandbox, checked: None) -> None:
+    """A job there that asks for nothing is checked like one of ours; one elsewhere is not."""
+    cluster.break_node("n1", "gpu-missing")
+    for partition in ("main", "debug"):
+        home = workdir(cluster, f"policy-{partition}")
+        words = [
+            "sbatch",
+            "--parsable",
+            f"-p{partition}",
+            "-wn1",
+            "--gres=gpu:4",
+            "--comment=mine",
+            "--no-requeue",
+        ]
+        job = Job(cluster, int(cluster.run([*words, f"--chdir=/home/alice/{home.name}", "--wrap=true"]).stdout), home)
+        until(lambda job=job: job.state in ("COMPLETED", "CANCELLED", "FAILED", "NODE_FAIL"), 30)
+        assert ("n1" in reasons(cluster)) is (partition == "debug")
+    assert reasons(cluster)["n1"].startswith("slurm_plugin: gpu-check: ")

@@ -1,0 +1,93 @@
+"""Mirrors slurm_plugin/cli/policy.py, and `submit` of a job that the policy refuses."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin import submit
+from slurm_plugin.__main__ import main
+
+SITE = """command: /nonexistent/slurm-plugin
+policy:
+  defaults: {time: 90m}
+  rules:
+    - {name: small, when: {partition: [debug]}, limit: {nodes: 2, retries: 1}}
+"""
+SPEC = "name: a\nmode: openmpi\nnodes: 3\nretries: 3\ncommand: ./a.out\n"
+REFUSAL = "slurm_plugin: rule small (partition debug): nodes: found 3; accepted: up to 2"
+
+
+@pytest.fixture
+def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A spec in an own directory, and a site with a policy."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("SBATCH_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "site.yaml").write_text(SITE)
+    monkeypatch.setenv("SLURM_PLUGIN_CONFIG", str(tmp_path / "site.yaml"))
+    path = tmp_path / "job.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+def test_refused(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, and the words that sbatch would show."""
+    assert main(["policy", "test", "--user", "ada", "--default-partition", "debug", str(job_file)]) == 1
+    assert capsys.readouterr() == (f"refused\n  time_limit: not given -> 01:30:00\n  {REFUSAL}\n", "")
+
+
+def test_accepted_with_changes(
+    job_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 0; what the job gets is shown, the grant too."""
+    monkeypatch.setenv("SBATCH_PARTITION", "debug")
+    job_file.write_text(SPEC.replace("nodes: 3", "nodes: 2"))
+    assert main(["policy", "test", "--user", "ada", str(job_file)]) == 0
+    grant = 'sp1:{"granted":1}'
+    shown = f"accepted\n  time_limit: not given -> 01:30:00\n  admin_comment: not given -> {grant}\n"
+    assert capsys.readouterr() == (shown, "")
+    assert main(["policy", "test", "--user", "ada", "--json", str(job_file)]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "verdict": "accepted",
+        "user": "ada",
+        "changes": [
+            {"field": "time_limit", "from": None, "to": "90"},
+            {"field": "admin_comment", "from": None, "to": grant},
+        ],
+        "messages": [],
+        "log": [],
+    }
+
+
+def test_what_it_was_not_told(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rules of the default partition, and any rule for root, are not looked at: it says so."""
+    assert main(["policy", "test", "--user", "root", str(job_file)]) == 0
+    hints = capsys.readouterr().err
+    assert "--default-partition" in hints
+    assert "--user" in hints
+
+
+def test_another_file(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A site's own job_submit.lua, whatever it says; one that ends with an error fails."""
+    own = job_file.with_name("own.lua")
+    own.write_text("function slurm_job_submit(job) slurm.log_user('no %s here', job.name) return slurm.ERROR end")
+    assert main(["policy", "test", "--user", "ada", "--lua", str(own), str(job_file)]) == 1
+    assert capsys.readouterr().out == "refused\n  no a here\n"
+    own.write_text("function slurm_job_submit() return slurm.gone.too end")
+    assert main(["policy", "test", "--lua", str(own), str(job_file)]) == 1
+    assert "attempt to index field 'gone'" in capsys.readouterr().err
+
+
+def test_submit_says_it_first(
+    job_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same words, before Slurm is asked; root is held to nothing."""
+    monkeypatch.setenv("SBATCH_PARTITION", "debug")
+    monkeypatch.setattr(submit.os, "geteuid", lambda: 12345)
+    assert main(["submit", "--dry-run", str(job_file)]) == 1
+    lead = "slurm-plugin: nothing was submitted: the site's policy refuses this job"
+    assert capsys.readouterr() == ("", f"{lead}\n  {REFUSAL}\n")
+    monkeypatch.setattr(submit.os, "geteuid", lambda: 0)
+    assert main(["submit", "--dry-run", str(job_file)]) == 0

@@ -1,0 +1,99 @@
+"""Mirrors slurm_plugin/policy/language.py: what the site file accepts below `policy`, and what it says of the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin import siteconfig
+from slurm_plugin.errors import UsageError
+from slurm_plugin.policy import language
+from slurm_plugin.site import job_submit
+from slurm_plugin.siteconfig import SiteConfig
+
+WHOLE = """
+policy:
+  on_error: refuse
+  defaults: {account: bio, time: 90m}
+  required: [partition]
+  checks: [gpu]
+  rules:
+    - name: small
+      when: {partition: [debug], user: [bob, alice]}
+      limit: {nodes: 2, time: 1-00, retries: 0}
+      message: ask us
+    - {name: closed, when: {qos: [old]}, deny: yes}
+    - {name: owners, allow: {account: [Bio, chem]}, required: [qos]}
+"""
+
+
+def load(tmp_path: Path, text: str) -> SiteConfig:
+    """A site file's settings."""
+    (tmp_path / "site.yaml").write_text(text)
+    return siteconfig.load(tmp_path / "site.yaml")
+
+
+def test_a_whole_policy(tmp_path: Path) -> None:
+    """Times become minutes, what says nothing is left out, a limit of 0 stays, and `required` is a rule."""
+    config = load(tmp_path, WHOLE)
+    assert language.compiled(config.policy) == {
+        "on_error": "refuse",
+        "defaults": {"account": "bio", "time": 90},
+        "users": True,
+        "rules": [
+            {"name": "required", "required": ["partition"]},
+            {
+                "name": "small",
+                "when": {"user": ["bob", "alice"], "partition": ["debug"]},
+                "message": "ask us",
+                "nodes": 2,
+                "time": 1440,
+                "retries": 0,
+            },
+            {"name": "closed", "when": {"qos": ["old"]}, "deny": True},
+            {"name": "owners", "required": ["qos"], "allow": {"account": ["bio", "chem"]}},
+        ],
+    }
+    assert siteconfig.compiled(config)["check_partitions"] == ["gpu"]
+
+
+def test_without_rules_the_lua_is_the_grant_alone(tmp_path: Path) -> None:
+    """A site that has none, or partitions with checks alone, runs no line of a policy in slurmctld."""
+    plain = job_submit(SiteConfig())
+    assert job_submit(load(tmp_path, "policy: {checks: [gpu]}\n")) == plain
+    assert "policy" not in plain
+    assert "local policy = {" in job_submit(load(tmp_path, WHOLE))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("on_error: ignore", "policy.on_error: found 'ignore'; accepted: accept, refuse"),
+        ("default: {}", "policy.default: unknown key; accepted: on_error, defaults, required, checks, rules; did you"),
+        ("required: [tme]", "policy.required: found a list; accepted: "),
+        ("{defaults: {time: 1h}, required: [time]}", "policy.required: found time, which has a default; keep one"),
+        ("defaults: {time: soon}", "policy.defaults.time: found 'soon'; accepted: 90s, 30m"),
+        ("defaults: {time: 30s}", "policy.defaults.time: found '30s'; accepted: one minute or more"),
+        ("rules: {name: a}", "policy.rules: found a mapping; accepted: a list of {name: "),
+        ("rules: [{limit: {nodes: 2}}]", "line 1: policy.rules.0.name: missing; accepted: a name of up to 64"),
+        ("rules: [{name: a}]", "policy.rules.0: found a rule that says nothing; give required, limit, allow or deny"),
+        ("rules: [{name: a b, deny: yes}]", "policy.rules.0.name: found 'a b'; accepted: a name of up to 64 letters"),
+        ("rules: [{name: a, deny: yes}, {name: a, deny: yes}]", "policy.rules.1.name: found 'a' a second time"),
+        ("rules: [{name: a, deny: yes, limit: {nodes: 1}}]", "policy.rules.0: found deny with other conditions"),
+        ("rules: [{name: a, limit: {nodes: 0}}]", "policy.rules.0.limit.nodes: found '0'; accepted: a whole number"),
+        ("rules: [{name: a, limit: {time: 0}}]", "policy.rules.0.limit.time: found '0'; accepted: more than 0"),
+        ("rules: [{name: a, limit: {retries: 200}}]", "policy.rules.0.limit.retries: found '200'; accepted: a whole"),
+        ("rules: [{name: a, when: {groups: [x]}, deny: yes}]", "policy.rules.0.when.groups: unknown key; accepted: "),
+        ("rules: [{name: a, allow: {user: [a b]}}]", "policy.rules.0.allow.user: found a list; accepted: "),
+        (
+            'rules: [{name: a, deny: yes, message: "a\\nb"}]',
+            "policy.rules.0.message: found 'a\\nb'; accepted: one line",
+        ),
+        ("checks: gpu", "policy.checks: found 'gpu'; accepted: a list of texts"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """Each problem names its place, what was found and what is accepted."""
+    body = text if text.startswith("{") else f"{{{text}}}"
+    with pytest.raises(UsageError) as refused:
+        load(tmp_path, f"policy: {body}\n")
+    assert message in str(refused.value)
