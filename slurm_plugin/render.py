@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from slurm_plugin import durations, templates
+from slurm_plugin import asked, durations, templates
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, Shape
 from slurm_plugin.spec import Spec
-from slurm_plugin.token import Token
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,/:=%+@-]+", re.ASCII)
 _NOT_IN_A_VALUE = re.compile(r'[\x00-\x1f\x7f\\"]')
@@ -86,28 +85,12 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
     if spec.mode == "ascend":
         yield f"--messages={shape.options.messages}"
         yield from () if shape.options.table else ("--no-table",)
-    if spec.hold_on_failure:
-        yield f"--hold={durations.seconds(spec.hold_on_failure)}"
-    if spec.prechecks:
-        yield f"--prechecks={','.join(spec.prechecks)}"
-    if spec.spares or spec.least < spec.nodes:
-        yield f"--nodes={spec.nodes}"
-    if spec.least < spec.nodes:
-        yield f"--min-nodes={spec.least}"
-    if spec.outlives_nodes:
-        yield "--no-kill"
-    if spec.unconditionally:
-        yield "--unconditional"
-    if spec.grace:
-        yield f"--grace={durations.seconds(spec.grace)}"
-    if spec.hang_timeout:
-        yield f"--hang-timeout={durations.seconds(spec.hang_timeout)}"
+    yield from asked.options(spec)
 
 
 def _directives(spec: Spec, workdir: str) -> Iterator[str]:
     yield directive("job-name", spec.name)
-    most = spec.nodes + spec.spares
-    yield directive("nodes", most if spec.least == spec.nodes else f"{spec.least}-{most}")
+    yield directive("nodes", asked.node_count(spec))
     yield directive("ntasks-per-node", spec.slots)
     if spec.accelerators.count:
         yield directive("gres", f"{spec.accelerators.kind}:{spec.accelerators.count}")
@@ -115,14 +98,9 @@ def _directives(spec: Spec, workdir: str) -> Iterator[str]:
         yield directive("time", durations.slurm_time(spec.time))
     yield directive("chdir", workdir)
     yield directive("output", spec.output)
-    yield "--open-mode=append"  # a requeued job goes on in the same log
-    yield "--requeue" if spec.retries else "--no-requeue"
-    if spec.outlives_nodes:
-        yield "--no-kill"
-    if spec.grace:  # to the batch script alone, which hands it on to the program
-        yield directive("signal", f"B:USR1@{durations.seconds(spec.grace)}")
-    asked = Token(spec.retries, spec.infiniband, queue_timeout_s=spec.queue_timeout_s)
-    yield directive("comment", str(asked))  # also without retries: it names our jobs
+    for name, value in asked.flags(spec):
+        yield directive(name, value) if value else f"--{name}"
+    yield directive("comment", str(asked.token(spec)))
 
 
 def _absolute(directory: str, path: str) -> str:

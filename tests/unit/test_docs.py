@@ -135,7 +135,8 @@ def keys(kind: type[msgspec.Struct], before: str = "") -> Iterator[tuple[str, st
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from keys(field.type, f"{name}.")
         else:
-            yield name, _yaml(field.default)
+            given = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+            yield name, _yaml(given)
 
 
 def _yaml(value: Any) -> str:

@@ -1,0 +1,66 @@
+"""The site's own sbatch, for a command of ours that has its name: found without finding ourselves, and become.
+
+Imported before every submission of a site that puts ours on the PATH: nothing slow in here.
+"""
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
+NAME = "sbatch"
+# `PID:PATH...` of whoever passed a command line on to what is no program of its own, such as a site's script: should
+# that come back to us in the same process, or in a child of it, those paths were tried.
+GUARD = "SLURM_PLUGIN_SBATCH"
+_SCRIPT_BYTES = 1 << 16  # no launcher of ours is larger
+
+
+def tried(environ: "Mapping[str, str]") -> "tuple[str, ...]":
+    """The programs that this very command line was handed to before."""
+    pid, _, paths = environ.get(GUARD, "").partition(":")
+    return tuple(paths.split(":")) if pid in (str(os.getpid()), str(os.getppid())) else ()
+
+
+def find(directory: str, own: "Sequence[str]", environ: "Mapping[str, str]") -> "str | None":
+    """The real one: in the site's `directory`, else on the PATH. `own` are the files that are this command."""
+    passed = tried(environ)
+    ours = [each for each in map(_identity, own) if each]
+    for folder in (directory, *environ.get("PATH", "").split(":")):
+        path = f"{folder}/{NAME}"
+        usable = folder and path not in passed and os.access(path, os.X_OK)
+        if usable and _identity(path) not in ours and not _same_text(path, own):
+            return path
+    return None
+
+
+def become(path: str, arguments: "Sequence[str]", environ: "Mapping[str, str]") -> "NoReturn":
+    """Become the real one. Raises OSError where it cannot be run."""
+    told = dict(environ)
+    told.pop(GUARD, None)
+    if not _head(path, 4).startswith(b"\x7fELF"):
+        told[GUARD] = ":".join((str(os.getpid()), *tried(environ), path))
+    os.execve(path, [NAME, *arguments], told)  # noqa: S606 - the door's own
+
+
+def _identity(path: str) -> "tuple[int, int] | None":
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _same_text(path: str, own: "Sequence[str]") -> bool:
+    """Whether it is a copy of one of our launchers."""
+    text = _head(path, _SCRIPT_BYTES)
+    return text.startswith(b"#!") and any(text == _head(each, _SCRIPT_BYTES) for each in own)
+
+
+def _head(path: str, size: int) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(size)
+    except OSError:
+        return b""
