@@ -5,8 +5,8 @@
 On a sandbox of its own, inside the controller's machine. Each round submits the same held job in every way, in an order
 of its own, and cancels it: with sbatch, and with the deployed command under sbatch's name, for a script without
 features, for one on stdin, and for one with features. CPU is of the process and its children, from the start to the
-end. Medians, what ours add, and their ratio to sbatch. Exits 1 where ours add more than 60 ms of CPU: the time is that of an idle
-machine alone.
+end. Medians, what ours add, and their ratio to sbatch. Exits 1 where ours add more than 60 ms of CPU; the time is as
+long only on a machine that has nothing else to do.
 """
 
 import argparse

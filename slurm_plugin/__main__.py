@@ -32,6 +32,10 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(f"slurm-plugin: {error.name} is not installed here: only {', '.join(NODE_SIDE)} run", file=sys.stderr)
         print("  for the whole command line: pip install slurm_plugin", file=sys.stderr)
+        if args[:1] == ["run"]:
+            print(
+                "  a spec that is a batch script names that one in its first line: render --batch does", file=sys.stderr
+            )
         return 3
     return everything(args)
 

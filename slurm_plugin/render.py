@@ -31,7 +31,7 @@ def script(spec: Spec, site: Site, source: str = "JOB.yaml") -> str:
     workdir = working_directory(spec, site)
     return templates.render(
         f"job/{spec.mode}.sh.j2",
-        directives=tuple(_directives(spec, workdir)),
+        directives=tuple(directives(spec, workdir)),
         job=spec.name,
         mode=spec.mode,
         nodes=spec.nodes,
@@ -88,7 +88,8 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
     yield from asked.options(spec)
 
 
-def _directives(spec: Spec, workdir: str) -> Iterator[str]:
+def directives(spec: Spec, workdir: str) -> Iterator[str]:
+    """The options of sbatch for a spec, as an #SBATCH line has them; `workdir` empty: where it is submitted."""
     yield directive("job-name", spec.name)
     yield directive("nodes", asked.node_count(spec))
     yield directive("ntasks-per-node", spec.slots)
@@ -96,7 +97,8 @@ def _directives(spec: Spec, workdir: str) -> Iterator[str]:
         yield directive("gres", f"{spec.accelerators.kind}:{spec.accelerators.count}")
     if spec.time:
         yield directive("time", durations.slurm_time(spec.time))
-    yield directive("chdir", workdir)
+    if workdir:
+        yield directive("chdir", workdir)
     yield directive("output", spec.output)
     for name, value in asked.flags(spec):
         yield directive(name, value) if value else f"--{name}"

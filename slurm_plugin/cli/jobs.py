@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from slurm_plugin import follow, siteconfig
+from slurm_plugin import batchspec, follow, own_command, siteconfig
 from slurm_plugin import render as rendering
 from slurm_plugin import spec as specs
 from slurm_plugin import submit as submission
@@ -32,8 +32,14 @@ _config_option = click.option(
 @click.command()
 @_spec_argument
 @_config_option
-def render(spec_file: str, config: Path | None) -> None:
+@click.option("--batch", is_flag=True, help="Print the spec itself, as a batch script: see slurm-plugin run.")
+def render(spec_file: str, config: Path | None, *, batch: bool) -> None:
     """Print the sbatch script that JOB.yaml becomes (`-`: the spec on stdin)."""
+    if batch:
+        data = _data(spec_file)
+        command = own_command.for_scripts("")  # the installed one: what is deployed reads no YAML
+        click.echo(batchspec.made(specs.load(data, spec_file), data.decode(), command, spec_file), nl=False)
+        return
     spec = _read(spec_file)
     click.echo(rendering.script(spec, submission.here(siteconfig.load(config)), _name(spec_file)), nl=False)
 
@@ -78,11 +84,16 @@ def _wait(slurm: Slurm, job_id: int, *, as_json: bool) -> int:
 
 def _read(spec_file: str) -> specs.Spec:
     """The spec in a file, or on stdin."""
+    return specs.load(_data(spec_file), "<stdin>" if spec_file == "-" else spec_file)
+
+
+def _data(spec_file: str) -> bytes:
+    """What stands in a file, or on stdin."""
     try:
         if spec_file == "-":
-            return specs.load(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>")
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
         with Path(spec_file).open("rb") as file:
-            return specs.load(file.read(MAX_BYTES + 1), spec_file)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{spec_file}: {error.strerror}\n  give a job spec; see: docs/spec.md") from error
 

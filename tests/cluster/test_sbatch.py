@@ -232,3 +232,51 @@ PATH=/home/alice/sbatch/bin:$PATH sbatch -W --output=inner.out job.sh inner
     job = submitted(cluster, "nested", script)
     assert job.end() == "COMPLETED", job.log
     assert "inner 0" in (job.directory / "inner.out").read_text()
+
+
+SPEC = """\
+name: spec
+mode: pytorch
+nodes: 2
+accelerators: {gpu: 4}
+time: 30m
+retries: 1
+env: {GREETING: "it's $HOME"}
+output: job.out
+command: bash -c 'echo "$GREETING rank $RANK of $WORLD_SIZE on $(hostname), $SLURM_PLUGIN_ATTEMPT"'
+"""
+
+
+def given_to_sbatch(box: Sandbox, name: str, *words: str) -> Job:
+    """The spec, made a batch script, given to the real sbatch."""
+    path = workdir(box, name)
+    (path / "job.yaml").write_text(SPEC)
+    # The first line would name the environment of these tests, which is elsewhere on the machines.
+    ours = "1s:^.*$:#!/sandbox/bin/slurm-plugin run:"
+    box.run(["sh", "-c", f"cd {name} && slurm-plugin render --batch job.yaml | sed '{ours}' > batch.yaml"])
+    said = box.run(["sh", "-c", f"cd {name} && sbatch --parsable {shlex.join(words)} batch.yaml"])
+    return Job(box, int(said.stdout), path)
+
+
+def test_a_spec_is_a_batch_script(cluster: Sandbox) -> None:
+    """Plain sbatch runs it as `submit` would: checked, granted its restart, two ranks."""
+    job = given_to_sbatch(cluster, "batch-spec")
+    assert job.end() == "COMPLETED", job.log
+    printed = sorted(line for line in job.log.splitlines() if not line.startswith("[slurm_plugin]"))
+    assert printed == [f"it's $HOME rank {rank} of 2 on n{rank + 1}, 0" for rank in (0, 1)]
+    assert ": ok: " in job.log
+    assert (job.grant.granted, job.attempts[0]["action"]) == (1, "finish")
+    assert job.show("j") == ["spec"]
+
+
+def test_a_spec_whose_allocation_is_another_ends(cluster: Sandbox) -> None:
+    """Both are named, before anything starts."""
+    job = given_to_sbatch(cluster, "batch-spec-wrong", "--nodes=3", "--gres=gpu:2", "--time=20", "--comment=mine")
+    assert (job.end(), job.exit_code) == ("FAILED", "2:0"), job.log
+    assert "4 keys contradict what Slurm gave this job; it ends here" in job.log
+    assert "`nodes: 2`, and Slurm gave 3: #SBATCH --nodes=2" in job.log
+    assert "`accelerators: {gpu: 4}`, and Slurm gave 2: #SBATCH --gres=gpu:4" in job.log
+    assert "`time: 30m`, and Slurm gave 00:20:00: #SBATCH --time=00:30:00" in job.log
+    assert "`retries: 1`, and the job's comment asks for nothing" in job.log
+    assert "rank" not in job.log
+    assert not (job.directory / ".slurm_plugin").exists()
