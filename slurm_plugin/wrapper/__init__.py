@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _WRAPPED = "wrap"
 _WRAP_HEAD = b"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n"
 _STDIN = 0
+_INTERRUPTED = 130
 _NO_FEATURES = '\n "sbatch": {},\n'  # as `slurm-plugin site render` writes it
 
 
@@ -34,7 +35,10 @@ def main(args: "Sequence[str]") -> int:
         print("  install Slurm's client commands (Debian: apt-get install slurm-client)", file=sys.stderr)
         return 3
     passed_on = bool(real.tried(os.environ))  # it came back to us: whoever had it first has seen to its features
-    made = None if passed_on else _with_features(args, settings)
+    try:
+        made = None if passed_on else _with_features(args, settings)
+    except KeyboardInterrupt:  # while a script was typed
+        return _INTERRUPTED
     if isinstance(made, str):
         print(made, file=sys.stderr)
         return 2
@@ -106,12 +110,11 @@ def _script(given: "Given", *, wanted: bool) -> "tuple[bytes, str]":
 
 
 def _found(script: str, folder: str, search: str) -> str:
-    """Where sbatch looks for a script: in the job's directory, then on the PATH."""
+    """Where sbatch looks for a script: in the job's directory, on the PATH, then here; `./x` is here alone."""
     if script.startswith(("/", ".")):
-        return script if script.startswith("/") else f"{folder}/{script}"
-    paths = [f"{each}/{script}" for each in (folder, *filter(None, search.split(":")))]
-    readable = (path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK))  # noqa: PTH113
-    return next(readable, paths[0])
+        return script
+    paths = (f"{each}/{script}" for each in (folder, *search.split(":")) if each)
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)), script)  # noqa: PTH113
 
 
 def _again(number: int) -> bytes:
@@ -131,5 +134,8 @@ def _on_fd(number: int, data: bytes) -> None:
     with open(made, "wb", closefd=False) as file:
         file.write(data)
     os.lseek(made, 0, os.SEEK_SET)
+    if made == number:  # it was closed
+        os.set_inheritable(number, True)  # noqa: FBT003 - its own form
+        return
     os.dup2(made, number)
     os.close(made)

@@ -3,6 +3,7 @@
 Not in slurm_plugin.slurm, whose imports alone would cost every submission 13 ms; and nothing is asked of Slurm here.
 """
 
+import _signal  # type: ignore[import-not-found] # the core of `signal`, which itself imports `enum`: 2 ms
 import os
 
 TYPE_CHECKING = False
@@ -14,6 +15,8 @@ NAME = "sbatch"
 # `PID:PATH...` of whoever passed a command line on to what is no program of its own, such as a site's script: should
 # that come back to us in the same process, or in a child of it, those paths were tried.
 GUARD = "SLURM_PLUGIN_SBATCH"
+_COERCED = ("LC_CTYPE", "C.UTF-8")
+_ENVIRON_BYTES = 1 << 23
 _SCRIPT_BYTES = 1 << 16  # no launcher of ours is larger
 
 
@@ -39,8 +42,12 @@ def become(path: str, arguments: "Sequence[str]", environ: "Mapping[str, str]") 
     """Become the real one. Raises OSError where it cannot be run."""
     told = dict(environ)
     told.pop(GUARD, None)
+    if _COERCED in told.items() and b"\0LC_CTYPE=" not in b"\0" + _head("/proc/self/environ", _ENVIRON_BYTES):
+        del told["LC_CTYPE"]  # Python's own doing (PEP 538): the job would have it
     if not _head(path, 4).startswith(b"\x7fELF"):
         told[GUARD] = ":".join((str(os.getpid()), *tried(environ), path))
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # which Python ignores, and whoever it becomes would
+        _signal.signal(number, _signal.SIG_DFL)
     os.execve(path, [NAME, *arguments], told)  # noqa: S606 - what its user has typed
 
 

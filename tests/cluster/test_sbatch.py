@@ -50,6 +50,8 @@ LINES = (
     "-o %x-%j.log -e err -i /etc/hostname job.sh",
     "-D /home/alice/sbatch/other elsewhere.sh",
     "-D/tmp /home/alice/sbatch/job.sh",
+    "-D other ./job.sh",
+    "-D other ../sbatch/job.sh",
     "--contiguous --use-min-nodes -N1-2 job.sh",
     "--wrap 'echo $HOME; hostname'",
     "--nodes=2 --wrap=hostname --",

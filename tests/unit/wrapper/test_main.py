@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -111,10 +112,12 @@ def test_features_make_a_batch_script(real: Path) -> None:
 
 
 def test_a_script_is_found_where_sbatch_finds_it(real: Path) -> None:
-    """In --chdir, and on the PATH."""
+    """In --chdir, on the PATH, and where it is submitted; all seen of 22.05.8."""
     (real / "other").mkdir()
     (real / "other" / "job.sh").write_text(WITH)
     assert len(given(run(real, "-Dother", "job.sh"))["argv"]) == 5  # type: ignore[arg-type] # a list
+    assert len(given(run(real, "-Dother", "other/job.sh"))["argv"]) == 5  # type: ignore[arg-type] # a list
+    assert given(run(real, "-Dother", "./job.sh"))["argv"] == ["-Dother", "./job.sh"]
     assert given(run(real, "job.sh"))["argv"] == ["job.sh"]
     (real / "real" / "job.sh").write_text(WITH)
     assert len(given(run(real, "job.sh"))["argv"]) == 4  # type: ignore[arg-type] # a list
@@ -133,6 +136,44 @@ def test_everything_wrong_is_told_and_nothing_submitted(real: Path) -> None:
     assert b"--no-requeue: found it with retries" in done.stderr
     (real / "job.sh").write_text("#!/bin/sh\n#PLUGIN retries=1\n#SBATCH hetjob\n")
     assert b"line 2: a heterogeneous job has no features" in run(real, "job.sh").stderr
+
+
+def test_the_real_one_is_left_what_ours_was_given(real: Path) -> None:
+    """Its environment, which Python adds to in a plain locale, and SIGPIPE, which Python ignores."""
+    program(real / "real" / "sbatch", "#!/bin/sh\nunset PWD\nenv\ngrep SigIgn /proc/self/status\n")
+    done = subprocess.run(
+        [real / "ours" / "sbatch", "-N1", "x"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+        env={"PATH": f"{real}/real:/usr/bin:/bin", "A": "b\nc"},
+    )
+    (pid,) = re.findall("^SLURM_PLUGIN_SBATCH=([0-9]+):", done.stdout, re.MULTILINE)
+    assert sorted(done.stdout.splitlines()) == sorted(
+        [
+            f"PATH={real}/real:/usr/bin:/bin",
+            "A=b",
+            "c",
+            f"SLURM_PLUGIN_SBATCH={pid}:{real}/real/sbatch",
+            "SigIgn:\t0000000000000000",
+        ]
+    )
+
+
+def test_without_a_stdin(real: Path) -> None:
+    """A script with features stands there all the same."""
+    (real / "job.sh").write_text(WITH)
+    line = f"exec {real}/ours/sbatch job.sh <&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line],
+        capture_output=True,
+        check=False,
+        timeout=20,
+        cwd=real,
+        env={"PATH": str(real / "real")},
+    )
+    assert str(given(done)["stdin"]).endswith(WITH)
 
 
 def test_it_does_not_find_itself(real: Path, tmp_path: Path) -> None:
