@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from slurm_plugin import durations, templates
+from slurm_plugin import asked, durations, templates
 from slurm_plugin.directive import directive
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, Shape
 from slurm_plugin.spec import Spec, passed, resources
-from slurm_plugin.token import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ def script(spec: Spec, site: Site, source: str = "JOB.yaml") -> str:
     workdir = working_directory(spec, site)
     return templates.render(
         f"job/{spec.mode}.sh.j2",
-        directives=tuple(_directives(spec, workdir)),
+        directives=tuple(directives(spec, workdir)),
         job=spec.name,
         mode=spec.mode,
         nodes=spec.nodes,
@@ -81,50 +80,26 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
     if spec.mode == "ascend":
         yield f"--messages={shape.options.messages}"
         yield from () if shape.options.table else ("--no-table",)
-    if spec.hold_on_failure:
-        yield f"--hold={durations.seconds(spec.hold_on_failure)}"
-    if spec.prechecks:
-        yield f"--prechecks={','.join(spec.prechecks)}"
-    if spec.spares or spec.least < spec.nodes:
-        yield f"--nodes={spec.nodes}"
-    if spec.least < spec.nodes:
-        yield f"--min-nodes={spec.least}"
-    if spec.outlives_nodes:
-        yield "--no-kill"
-    if spec.unconditionally:
-        yield "--unconditional"
-    if spec.grace:
-        yield f"--grace={durations.seconds(spec.grace)}"
     if spec.any_of:
         yield "--any-of"
-    if spec.hang_timeout:
-        yield f"--hang-timeout={durations.seconds(spec.hang_timeout)}"
+    yield from asked.options(spec)
 
 
-def node_count(spec: Spec) -> str:
-    """How many nodes are asked for, spares included: `5`, or `2-5`."""
-    most = spec.nodes + spec.spares
-    return str(most) if spec.least == spec.nodes else f"{spec.least}-{most}"
-
-
-def _directives(spec: Spec, workdir: str) -> Iterator[str]:
+def directives(spec: Spec, workdir: str) -> Iterator[str]:
+    """The options of sbatch for a spec, as an #SBATCH line has them; `workdir` empty: where it is submitted."""
     yield directive("job-name", spec.name)
-    yield directive("nodes", node_count(spec))
+    yield directive("nodes", asked.node_count(spec))
     yield directive("ntasks-per-node", spec.slots)
     for _, option, value in resources.asked(spec):
         yield f"--{option}" if value is None else directive(option, value)
     if spec.time:
         yield directive("time", durations.slurm_time(spec.time))
-    yield directive("chdir", workdir)
+    if workdir:
+        yield directive("chdir", workdir)
     yield directive("output", spec.output)
-    yield "--open-mode=append"  # a requeued job goes on in the same log
-    yield "--requeue" if spec.retries else "--no-requeue"
-    if spec.outlives_nodes:
-        yield "--no-kill"
-    if spec.grace:  # to the batch script alone, which hands it on to the program
-        yield directive("signal", f"B:USR1@{durations.seconds(spec.grace)}")
-    asked = Token(spec.retries, spec.infiniband, queue_timeout_s=spec.queue_timeout_s)
-    yield directive("comment", passed.comment(spec.sbatch, str(asked)))  # also without retries: it names our jobs
+    for name, value in asked.flags(spec):
+        yield directive(name, value) if value else f"--{name}"
+    yield directive("comment", passed.comment(spec.sbatch, str(asked.token(spec))))
 
 
 def _absolute(directory: str, path: str) -> str:

@@ -22,6 +22,7 @@ from slurm_plugin.policy.language import Hold, Policy
 from slurm_plugin.spec import presets
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
+from slurm_plugin.wrapper import features
 
 DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
 LEAST_SILENCE_S, LONGEST_SILENCE_S = round(LEASE_S), 3600  # of `node_timeout`: no less than a node's lease lasts
@@ -135,6 +136,7 @@ class SiteConfig(Record, frozen=True):
     policy: Policy = Policy()
     prechecks: Prechecks = Prechecks()
     presets: Mapping[str, Mapping[str, Any]] = {}  # what a spec may extend: name -> keys of a spec
+    sbatch: Mapping[str, str] = {}  # features of every script that `slurm-plugin sbatch` submits
     clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
     python: PlainPath = "/usr/bin/python3"
     slurm_bin: PlainPath = "/usr/bin"
@@ -183,6 +185,8 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
     except ValueError as error:
         text = f"found {config.recovery.queue_timeout!r}; accepted: {error}"
         yield Problem(("recovery", "queue_timeout"), text)
+    for key, wrong in features.of_a_site(config.sbatch):
+        yield Problem((features.OF_A_SITE, key), wrong)
     for section, settings in prechecks.SECTIONS.items():
         part = msgspec.to_builtins(getattr(config.prechecks, section.replace("-", "_")))
         for name, each in {**settings, **setting.COMMON}.items():
@@ -241,6 +245,8 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
             "node_timeout_s": seconds(config.recovery.node_timeout),
         },
         "clean": list(config.clean),
+        "sbatch": dict(config.sbatch),
+        "command": config.command,
         "slurm_bin": config.slurm_bin,
         "run_directory": config.run_directory,
         "spool_directory": config.spool_directory,

@@ -2,15 +2,14 @@
 
 import os
 import pwd
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_plugin import own_command as ours
 from slurm_plugin import render, token
-from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
+from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.policy import facts, judge, language
 from slurm_plugin.siteconfig import SiteConfig
 from slurm_plugin.slurm import Slurm, SlurmError
@@ -99,20 +98,5 @@ def here(config: SiteConfig) -> render.Site:
 
 
 def own_command(config: SiteConfig) -> str:
-    """The `slurm-plugin` that batch scripts call: the deployed one; where there is none, the one that runs now.
-
-    Raises MissingError where neither can be found.
-    """
-    if Path(config.command).exists():
-        return config.command
-    beside = Path(sys.executable).with_name("slurm-plugin")
-    running = Path(sys.argv[0]).absolute()
-    if running.name == "slurm-plugin" and running.exists():
-        return str(running)
-    found = str(beside) if beside.exists() else shutil.which("slurm-plugin")
-    if not found:
-        raise MissingError(
-            f"{config.command} is not there, nor another slurm-plugin command for batch scripts to call\n"
-            "  deploy it with: slurm-plugin site render; or install the package: pip install slurm_plugin"
-        )
-    return found
+    """The `slurm-plugin` that batch scripts call. Raises MissingError where there is none."""
+    return ours.for_scripts(config.command)

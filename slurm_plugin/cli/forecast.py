@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from slurm_plugin import render, siteconfig, submit
+from slurm_plugin import asked, siteconfig, submit
 from slurm_plugin.cli.jobs import config_option, flags_if_it_can_say, read_specs, spec_argument, spec_name
 from slurm_plugin.errors import UsageError
 from slurm_plugin.forecast import Answer, Wanted, of_partitions
@@ -38,5 +38,5 @@ def _asked(spec: Spec, job: submit.Submission, door: Slurm) -> Answer:
     except SlurmError as error:
         raise UsageError(str(error)) from error
     partitions = (found.partition,) if found.partition else ()
-    wanted = Wanted(spec.name, render.node_count(spec), partitions)
+    wanted = Wanted(spec.name, asked.node_count(spec), partitions)
     return Answer(wanted, found, of_partitions(there, partitions), datetime.now(UTC))

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from slurm_plugin import follow, siteconfig
+from slurm_plugin import batchspec, follow, own_command, siteconfig
 from slurm_plugin import render as rendering
 from slurm_plugin import submit as submission
 from slurm_plugin.cli.progress import display
@@ -36,15 +36,23 @@ config_option = click.option(
 @spec_argument
 @config_option
 @click.option("--alternative", type=click.IntRange(1), metavar="N", help="Of `any_of`: the Nth.  [default: 1]")
-def render(spec_file: str, config: Path | None, alternative: int | None) -> None:
+@click.option("--batch", is_flag=True, help="Print the spec itself, as a batch script: see slurm-plugin run.")
+def render(spec_file: str, config: Path | None, alternative: int | None, *, batch: bool) -> None:
     """Print the sbatch script that JOB.yaml becomes (`-`: the spec on stdin)."""
     site = siteconfig.load(config)
-    specs = read_specs(spec_file, site, flags_if_it_can_say)
+    data = read_file(spec_file)
+    specs = load_specs(data, spec_file, site, flags_if_it_can_say)
     if (alternative or 1) > len(specs):
         raise UsageError(f"--alternative {alternative}: found {len(specs)} in {spec_file}; accepted: 1 to {len(specs)}")
     if alternative is None and len(specs) > 1:
         click.echo(f"{spec_file}: the first of {len(specs)} alternatives; the others: --alternative 2", err=True)
     spec = specs[(alternative or 1) - 1]
+    if batch and len(specs) > 1:
+        raise UsageError("--batch: found any_of, and a script is one job\n  leave one of the two out")
+    if batch:
+        command = own_command.for_scripts("")  # the installed one: what is deployed reads no YAML
+        click.echo(batchspec.made(spec, data.decode(), command, spec_file), nl=False)
+        return
     click.echo(rendering.script(spec, submission.here(site), spec_name(spec_file)), nl=False)
 
 
@@ -122,11 +130,21 @@ def flags_if_it_can_say(names: Sequence[str]) -> Mapping[str, str] | None:
 
 def read_specs(spec_file: str, site: siteconfig.SiteConfig, known: Known) -> tuple[Spec, ...]:
     """The spec in a file, or on stdin; each of its alternatives as one."""
+    return load_specs(read_file(spec_file), spec_file, site, known)
+
+
+def load_specs(data: bytes, spec_file: str, site: siteconfig.SiteConfig, known: Known) -> tuple[Spec, ...]:
+    """The same of what was read."""
+    return load_all(data, "<stdin>" if spec_file == "-" else spec_file, presets=site.presets, known=known)
+
+
+def read_file(spec_file: str) -> bytes:
+    """What stands in a file, or on stdin."""
     try:
         if spec_file == "-":
-            return load_all(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", presets=site.presets, known=known)
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
         with Path(spec_file).open("rb") as file:
-            return load_all(file.read(MAX_BYTES + 1), spec_file, presets=site.presets, known=known)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{spec_file}: {error.strerror}\n  give a job spec; see: docs/spec.md") from error
 

@@ -17,7 +17,10 @@ HEARD_S = 0.5  # srun, which ends all tasks when one fails, may lose what this o
 
 def main(args: list[str]) -> int:
     """Run one of them; errors of ours are one line in the job's log and their own exit code."""
-    options = _parser().parse_args(args)
+    parser = _parser()
+    options = parser.parse_args(args)
+    if options.verb == "supervise" and not (options.command or options.script):
+        parser.error("job supervise: a command is needed, or --script")
     if isinstance(sys.stdout, io.TextIOWrapper):  # a word or a name that the locale cannot print is no error
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -64,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     supervise = verbs.add_parser("supervise", help="check the nodes, launch the command, decide what follows")
     supervise.add_argument("--mode", required=True, help="how the command is launched (docs/modes.md)")
     supervise.add_argument("--launch", choices=("node", "task"), default="node", help="what one task is")
-    supervise.add_argument("--slots", type=int, required=True, help="slots of every node in hostfiles")
+    supervise.add_argument("--slots", type=int, default=0, help="slots of every node in hostfiles; 0: its accelerators")
     supervise.add_argument("--retries", type=int, default=0, help="restarts asked for; 0: no checks either")
     supervise.add_argument("--nodes", type=int, default=0, help="nodes that the program wants; 0: all of the job")
     supervise.add_argument("--min-nodes", type=int, default=0, help="nodes that it can do with; 0: all that it wants")
@@ -82,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--evaluator", action="store_true", help="mode tensorflow: the last rank evaluates")
     supervise.add_argument("--no-table", dest="table", action="store_false", help="mode ascend: no rank table")
     supervise.add_argument("--messages", default="normal", help="mode ascend: what MindSpore and CANN tell")
-    supervise.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the user's own, as it is")
+    supervise.add_argument("--script", nargs=2, metavar=("FILE", "MARK"), help="the command is what stands in it there")
+    supervise.add_argument("command", nargs="*", metavar="COMMAND", help="after --: the user's own, as it is")
     guard = verbs.add_parser("guard", help="run on every node by supervise: checks as the job's user, ends lost ranks")
     guard.add_argument("--first", required=True, help="the node of the supervisor")
     guard.add_argument("--supervisor", type=int, required=True, help="its pid there")

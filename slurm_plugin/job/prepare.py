@@ -53,7 +53,7 @@ class Preparation:
         self.words: tuple[str, ...] = tuple(options.command)
         self.directory = files.directory(Path.cwd(), run.job_id)
         self.node_directory = node_directory.name(run.job_id, run.restart)
-        self.hooks = prestart.beside(self.words, Path.cwd())
+        self.hooks = () if options.script else prestart.beside(self.words, Path.cwd())
         self.place = self._place(Options(**{field.name: getattr(options, field.name) for field in fields(Options)}))
         self.own_step = self._own_step()
         self.task_script = self.mode.task_script(self.place) if self.own_step else None
@@ -149,6 +149,8 @@ class Preparation:
 
     def launch(self, environ: Mapping[str, str]) -> Launch:
         """What is run for the user's words on these nodes, in this environment."""
+        if self.options.script:
+            return Launch(self.words, "The script is left as it is, started once, on the first node.")
         shape = Shape(
             nodes=len(self.run.nodes),
             slots=self.options.slots,
@@ -171,7 +173,7 @@ class Preparation:
             "SLURM_PLUGIN_ATTEMPT": str(self.run.attempt),
             "SLURM_PLUGIN_RESTART": str(int(self.run.attempt > 0)),
             "SLURM_PLUGIN_REASON": reason,
-            "SLURM_PLUGIN_CHECKPOINT": self.options.checkpoint,
+            "SLURM_PLUGIN_CHECKPOINT": self.options.checkpoint and str(Path.cwd() / self.options.checkpoint),
             "SLURM_PLUGIN_DIRECTORY": str(self.directory),
         }
         if self.mode.one_program:

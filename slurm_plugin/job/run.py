@@ -31,8 +31,11 @@ class Run:
         return self.allocation.names
 
 
-def from_environment(environ: Mapping[str, str], slots: int) -> Run:
-    """The run described by a batch script's environment. Raises UsageError outside a job."""
+def from_environment(environ: Mapping[str, str], slots: int | None) -> Run:
+    """The run described by a batch script's environment; `slots` None: each node's accelerators.
+
+    Raises UsageError outside a job.
+    """
     if not environ.get("SLURM_JOB_ID"):
         raise UsageError("no SLURM_JOB_ID: `job supervise` is called by a batch script; submit one with: sbatch")
     if number(environ, "SLURM_HET_SIZE"):

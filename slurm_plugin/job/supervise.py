@@ -18,7 +18,7 @@ from hostfiles import HostfileError, nodelist
 from hostfiles.environment import number
 from slurm_plugin import after_run, compiled, grant, token
 from slurm_plugin.decide import BAD, IN_A_ROW, Action, Attempt, Health, Wish, decide
-from slurm_plugin.job import choice, controller, files, hold, itself, saved, turn
+from slurm_plugin.job import choice, controller, files, hold, itself, saved, script, turn
 from slurm_plugin.job.attempt import ENDED_BY_SLURM, Attempts
 from slurm_plugin.job.guard import LOST_S
 from slurm_plugin.job.launch import Launcher
@@ -53,9 +53,11 @@ def main(options: argparse.Namespace) -> int:
     with Launcher() as launcher:  # first: from now on a signal reaches the program, and not us alone
         door = connect(say=say)
         environ = counted(os.environ, door)
-        run = from_environment(environ, options.slots)
+        run = from_environment(environ, options.slots or None)
         if options.any_of and not choice.is_mine(door, run.job_id, launcher):
             return choice.LOSER
+        if options.script:
+            options.command = script.command(options, run)
         supervisor = Supervisor(Surroundings(options, site, door, environ, launcher), run)
         action = supervisor.supervise()
     return supervisor.act(action)

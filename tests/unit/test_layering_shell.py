@@ -134,6 +134,8 @@ def test_who_calls_os_to_start_something() -> None:
         "hooks/notify.py": {"fork", "posix_spawn"},  # the site's own command
         "job/enter.py": {"execve"},  # the user's shell on a worker
         "slurm/steps.py": {"execve"},  # the srun that brings a user there
+        "cli/run.py": {"execve"},  # the script that a spec is, in the job itself
+        "wrapper/real.py": {"execve"},  # the real one, behind the command that has its name
         "cli/sandbox.py": {"execve"},  # a shell inside the sandbox
     }
 

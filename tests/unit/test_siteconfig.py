@@ -22,6 +22,8 @@ def site(tmp_path: Path, text: str) -> SiteConfig:
     ("text", "words"),
     [
         ("max_retires: 3", "max_retires: unknown key; accepted: infiniband_partitions, max_retries, "),
+        ("sbatch: {retires: 1}", "sbatch.retires: unknown key; accepted: mode, retries, "),
+        ("sbatch: {grace: soon}", "sbatch.grace: found 'soon'; accepted: 90s, 30m"),
         ("periodic: {interval: 0.5s}", "periodic.interval: found '0.5s'; accepted: a time from 1s to 65535s"),
         ("periodic: {interval: 1093m}", "periodic.interval: found '1093m'; accepted: a time from 1s to 65535s"),
         ("periodic: {passes: 0}", "periodic.passes: found '0'; accepted: a whole number from 1"),

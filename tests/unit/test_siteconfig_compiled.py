@@ -33,6 +33,8 @@ def test_defaults_compiled() -> None:
         "periodic": {"failures": 3, "passes": 3},
         "recovery": {"queue_timeout_s": 1800, "nice": 1000, "node_timeout_s": 60.0},
         "clean": ["/dev/shm"],
+        "sbatch": {},
+        "command": "/etc/slurm/slurm_plugin/bin/slurm-plugin",
         "slurm_bin": "/usr/bin",
         "run_directory": "/run/slurm_plugin",
         "spool_directory": "/var/spool/slurm_plugin",
@@ -153,6 +155,7 @@ def test_all_keys(tmp_path: Path) -> None:
           services: {pid_files: [/run/a.pid], units: [munge, sssd.service]}
           ports: {listening: [22, 6818]}
           command: {run: [/etc/checks/scratch], timeout: 3s}
+        sbatch: {retries: 1, grace: 2m}
         clean: [/dev/shm, /tmp]
         python: /opt/python
         slurm_bin: /opt/slurm/bin
@@ -177,6 +180,8 @@ def test_all_keys(tmp_path: Path) -> None:
         "periodic": {"failures": 1, "passes": 10},
         "recovery": {"queue_timeout_s": 0, "nice": 0, "node_timeout_s": 20.0},
         "clean": ["/dev/shm", "/tmp"],
+        "sbatch": {"retries": "1", "grace": "2m"},
+        "command": "/opt/slurm-plugin",
         "slurm_bin": "/opt/slurm/bin",
         "run_directory": "/run/sp",
         "spool_directory": "/var/sp",

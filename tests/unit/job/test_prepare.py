@@ -9,6 +9,7 @@ import pytest
 from slurm_plugin.errors import UsageError
 from slurm_plugin.job import network
 from slurm_plugin.modes import MODES
+from slurm_plugin.wrapper import features
 from tests.unit.job.preparing import Prepare, hooked
 
 
@@ -101,3 +102,19 @@ def test_a_working_directory_that_cannot_be_written(place: Path, prepare: Prepar
     (place / ".slurm_plugin").touch()
     with pytest.raises(NotADirectoryError, match=r"\.slurm_plugin"):
         prepare("--mode=single --slots=1 -- x", nodes="n1")
+
+
+@pytest.mark.parametrize("mode", features.MODES)
+def test_a_whole_script_is_started_as_it_is_in_every_mode_that_it_may_have(
+    prepare: Prepare, place: Path, mode: str
+) -> None:
+    """Once, in no step of ours, with the mode's variables; no hook that lies about is looked for."""
+    hooked(place)
+    found = prepare(f"--mode={mode} --slots=4 --checkpoint=ck --script batch mark -- /x/slurm_script.0 train.py")
+    assert found.launch({}).argv == found.words == ("/x/slurm_script.0", "train.py")
+    assert (found.hooks, found.own_step, found.task_script, found.tells) == ((), False, None, False)
+    environ = found.environment("", launched=True)
+    assert environ["SLURM_PLUGIN_CHECKPOINT"] == str(place / "ck")
+    assert "RANK" not in environ
+    assert ("MASTER_ADDR" in environ) == (mode in ("script", "pytorch", "deepspeed"))
+    assert ("SLURM_PLUGIN_HOSTFILE" in environ) == (mode != "pytorch")

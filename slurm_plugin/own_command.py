@@ -1,0 +1,28 @@
+"""The `slurm-plugin` that batch scripts call. Standard library only."""
+
+import os
+import sys
+
+from slurm_plugin.errors import MissingError
+
+
+def for_scripts(wanted: str) -> str:
+    """The `slurm-plugin` that batch scripts call: `wanted`, the deployed one; where that is not, the one that runs now.
+
+    Raises MissingError where neither can be found.
+    """
+    import shutil  # noqa: PLC0415 - guards on 10,000 nodes do without
+
+    beside = os.path.join(os.path.dirname(sys.executable), "slurm-plugin")  # noqa: PTH118, PTH120
+    running = os.path.abspath(sys.argv[0])  # noqa: PTH100
+    if wanted and os.path.exists(wanted):  # noqa: PTH110
+        return wanted
+    if os.path.basename(running) == "slurm-plugin" and os.path.exists(running):  # noqa: PTH110, PTH119
+        return running
+    found = beside if os.path.exists(beside) else shutil.which("slurm-plugin")  # noqa: PTH110
+    if not found:
+        raise MissingError(
+            f"{wanted} is not there, nor another slurm-plugin command for batch scripts to call\n"
+            "  deploy it with: slurm-plugin site render; or install the package: pip install slurm_plugin"
+        )
+    return found

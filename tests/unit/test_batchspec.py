@@ -1,0 +1,164 @@
+"""Mirrors slurm_plugin/batchspec.py: a spec that sbatch takes as it is, and what it is held against in its job."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin import yamltext
+from slurm_plugin.__main__ import main
+from slurm_plugin.batchspec import Given, fitted, given, made
+from slurm_plugin.errors import UsageError
+from slurm_plugin.slurm import Job, Queueing
+from slurm_plugin.spec import Spec, load
+
+COMMAND = "/opt/env/bin/slurm-plugin"
+TEXT = """\
+# what this is
+#SBATCH --partition=big --nodes=9
+#SBATCH --nodes=9
+
+name: train
+mode: pytorch
+nodes: 2
+accelerators: {gpu: 4}
+time: 90m
+retries: 3
+command: python train.py
+"""
+BATCH = f"""\
+#!{COMMAND} run
+#SBATCH --job-name=train
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --time=01:30:00
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --comment="[sp1;retries=3;ib=auto]"
+# what this is
+#SBATCH --partition=big --nodes=9
+
+""" + TEXT.split("\n\n")[1]
+FITS = Given(2, 4, "/home/ada", "/home/ada", 5400, "mine [sp1;retries=3;ib=auto;again=1]")
+
+
+def spec(text: str = TEXT) -> Spec:
+    """A spec."""
+    return load(text.encode(), "a.yaml")
+
+
+def test_the_whole_file() -> None:
+    """Its lines stand above the spec, which stays as it is; made again, it is the same."""
+    assert made(spec(), TEXT, COMMAND, "a.yaml") == BATCH
+    assert made(spec(BATCH), BATCH, COMMAND, "a.yaml") == BATCH
+    assert spec(BATCH) == spec()
+
+
+def test_a_directory_is_named_where_the_spec_does() -> None:
+    """Else it is the directory of submission, as with any script."""
+    text = f"{TEXT}workdir: runs\n"
+    assert "\n#SBATCH --chdir=runs\n" in made(spec(text), text, COMMAND, "a.yaml")
+    assert "chdir" not in BATCH
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "what"),
+    [
+        (TEXT.replace("\n", "\r\n"), COMMAND, r"lines end as DOS ends them.*\n  run: sed"),
+        (TEXT, "/" + "x" * 120 + "/slurm-plugin", "found 140 bytes in the first line"),
+        (TEXT, "/opt/my env/slurm-plugin", "accepted: 127 bytes without blanks"),
+    ],
+)
+def test_what_sbatch_or_the_kernel_would_not_take(text: str, command: str, what: str) -> None:
+    """Is told when it is made, and not by a job that never starts."""
+    with pytest.raises(UsageError, match=what):
+        made(spec(text), text, command, "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"nodes": 3}, "`nodes: 2`, and Slurm gave 3: #SBATCH --nodes=2"),
+        ({"gpus": 0}, "`accelerators: {gpu: 4}`, and Slurm gave 0: #SBATCH --gres=gpu:4"),
+        ({"time_limit_s": 5460}, "`time: 90m`, and Slurm gave 01:31:00: #SBATCH --time=01:30:00"),
+        ({"comment": ""}, "`retries: 3`, and the job's comment asks for nothing: #SBATCH --comment=[sp1;retries=3;"),
+        ({"comment": "[sp1;retries=1;ib=auto]"}, "the job's comment asks for [sp1;retries=1;ib=auto]: #SBATCH"),
+    ],
+)  # fmt: skip
+def test_a_key_that_contradicts_ends_the_run(wrong: dict[str, object], words: str) -> None:
+    """Both are named, and the line that would make them agree."""
+    fields = yamltext.read(TEXT.encode(), "a").fields
+    assert fitted(spec(), fields, FITS) == spec()
+    with pytest.raises(UsageError, match=r"^1 key contradicts what Slurm gave this job; it ends here\n") as caught:
+        fitted(spec(), fields, FITS._replace(**wrong))  # type: ignore[arg-type] # of its own fields
+    assert words in str(caught.value)
+
+
+def test_all_contradictions_are_told_at_once() -> None:
+    """Also a directory that is not the one of the key."""
+    text = f"{TEXT}workdir: runs\nspares: 1\n"
+    with pytest.raises(UsageError) as caught:
+        fitted(spec(text), yamltext.read(text.encode(), "a").fields, FITS._replace(nodes=4, gpus=1))
+    assert str(caught.value).splitlines()[:2] == [
+        "3 keys contradict what Slurm gave this job; it ends here",
+        "  `nodes: 2` and `spares: 1`, and Slurm gave 4: #SBATCH --nodes=3",
+    ]
+    assert "`workdir: runs`, and Slurm started it in /home/ada: #SBATCH --chdir=runs" in str(caught.value)
+
+
+def test_what_slurm_does_not_say_contradicts_nothing() -> None:
+    """No time limit that is known, no answer of the controller's, a minute that Slurm rounded up."""
+    fields = yamltext.read(TEXT.encode(), "a").fields
+    assert fitted(spec(), fields, FITS._replace(time_limit_s=None, comment=None)) == spec()
+    text = TEXT.replace("90m", "5399s")
+    assert fitted(spec(text), fields, FITS) == spec(text)
+
+
+def test_what_the_spec_does_not_say_is_as_slurm_gave_it() -> None:
+    """Nodes and accelerators."""
+    text = "name: a\nmode: pytorch\ncommand: python x\n"
+    found = fitted(spec(text), yamltext.read(text.encode(), "a").fields, FITS._replace(comment=""))
+    assert (found.nodes, found.slots) == (2, 4)
+
+
+def test_what_slurm_gave() -> None:
+    """By the variables of the batch script, and what the controller says."""
+    job = Job(7, "a", "RUNNING", "", "n1", "", 0, "c", "")
+    environ = {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_GPUS": "0,2", "SLURM_SUBMIT_DIR": "/s"}
+    assert given(environ, "/d", job, Queueing(60)) == Given(2, 2, "/d", "/s", 60, "c")
+    assert given({"SLURM_JOB_NUM_NODES": "1", "SLURM_GPUS_ON_NODE": "3"}, "/d", None, None) == Given(1, 3, "/d", "/d")
+    with pytest.raises(UsageError, match="submit the spec with: sbatch"):
+        given({}, "/d", None, None)
+
+
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """`render --batch` prints it; `run` outside a job, and with arguments, says what to do."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("SLURM_JOB_NUM_NODES", raising=False)
+    Path("a.yaml").write_text(TEXT)
+    assert main(["render", "--batch", "a.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].endswith("slurm-plugin run")
+    assert out.split("\n", 1)[1] == BATCH.split("\n", 1)[1]
+    assert main(["run", "a.yaml"]) == 2
+    assert "submit the spec with: sbatch JOB.yaml" in capsys.readouterr().err
+    assert main(["run", "a.yaml", "b"]) == 2
+    assert "it takes no arguments" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not shutil.which("/usr/bin/python3"), reason="no other interpreter")
+def test_a_deployed_copy_says_what_is_missing() -> None:
+    """It reads no YAML."""
+    root = Path(__file__).parents[2]
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); from slurm_plugin.__main__ import main; "
+    code += "sys.exit(main(['run', 'x']))"
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-S", "-c", code], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert done.returncode == 3
+    assert "pip install slurm_plugin" in done.stderr
+    assert "render --batch does" in done.stderr

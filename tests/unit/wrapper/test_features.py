@@ -1,0 +1,119 @@
+"""Mirrors slurm_plugin/wrapper/features.py: what a script may ask, and that a job spec would say the same."""
+
+import pytest
+
+from slurm_plugin import asked
+from slurm_plugin.errors import UsageError
+from slurm_plugin.modes import MODES
+from slurm_plugin.spec import Spec, load
+from slurm_plugin.wrapper import features
+from slurm_plugin.wrapper.batch import Line
+from slurm_plugin.wrapper.features import KEYS, Features, read
+
+NUMBERS = ("0", "1", "128", "129", "1024", "1025", "65536", "65537", "-1", "1.5", "x", "00", "1000000")
+TIMES = ("90s", "30m", "4h", "2d", "1:30:00", "1-0", "0", "never", "30x", "0s", "999999s", "1000000s", "12d")
+VALUES = {
+    "mode": (*MODES, "pytorh"),
+    "retries": NUMBERS,
+    "queue_timeout": TIMES,
+    "unconditional": ("yes", "no", "true", "1"),
+    "spares": NUMBERS,
+    "min_nodes": NUMBERS,
+    "grace": TIMES,
+    "hang_timeout": TIMES,
+    "hold_on_failure": TIMES,
+    "infiniband": ("auto", "yes", "no", "maybe"),
+    "prechecks": ("fabric", "fabrik"),
+    "checkpoint": ("ck", "/a b/c", "~/x", "a$b", 'a"b', "a\\b", "x" * 1024, "x" * 1025),
+}
+
+
+def spec(key: str, value: str) -> Spec | None:
+    """A spec with this key, None where it is refused."""
+    value = f"[{value}]" if key == "prechecks" else f"'{value}'"
+    text = f"name: a\nmode: script\ncommand: x\n{key}: {value}\n"
+    text += "" if key == "retries" else "retries: 1\n"
+    text += "nodes: 65536\n" if key != "mode" else ""
+    try:
+        return load((text.replace("mode: script\n", "") if key == "mode" else text).encode(), "a")
+    except UsageError:
+        return None
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_value_is_accepted_where_a_spec_accepts_it(key: str) -> None:
+    """The same words, but for the modes whose tasks differ; every key is tried."""
+    for value in VALUES[key]:
+        same = spec(key, value)
+        site = {"retries": "1"} if key != "retries" else {}
+        found, problems = read(
+            [Line(2, f' {key}="{value}"' if '"' not in value else f" {key}='{value}'")], site, "65536"
+        )
+        accepted = not problems
+        if value in ("single", "tensorflow", "ascend"):
+            assert not accepted
+            assert "leave `mode` out" in problems[0].text or "slurm-plugin hosts" in problems[0].text
+            continue
+        assert accepted == (same is not None), (key, value, problems)
+        if same is not None and key != "mode":
+            assert list(asked.options(found)) == list(asked.options(same)), (key, value)
+            assert str(asked.token(found)) == str(asked.token(same))
+            assert (list(asked.flags(found)), asked.node_count(found)) == (
+                list(asked.flags(same)),
+                asked.node_count(same),
+            )
+
+
+def test_nothing_asked_is_nothing() -> None:
+    """Every default is a spec's."""
+    assert read([], {}, None) == (Features(), [])
+    default = load(b"name: a\nmode: script\ncommand: x\n", "a")
+    assert list(asked.options(Features())) == list(asked.options(default)) == []
+    assert str(asked.token(Features())) == str(asked.token(default))
+
+
+def test_every_problem_is_told_at_once() -> None:
+    """With its line, what was found, what is accepted, and the nearest key."""
+    lines = [
+        Line(2, " retris=3 grace=5"),
+        Line(3, " grace=6 spares"),
+        Line(5, " time=4h infiniband=mabe"),
+        Line(6, ""),
+        Line(7, ' checkpoint="a b"c'),
+    ]
+    _, problems = read(lines, {}, None)
+    accepted = ", ".join(KEYS)
+    assert problems == [
+        (2, f"retris: unknown key; accepted: {accepted}; did you mean retries?"),
+        (3, "found 'spares'; accepted: key=value"),
+        (3, "grace: found twice, first in line 2"),
+        (5, "infiniband: found 'mabe'; accepted: auto, yes, no"),
+        (5, "time: a script has sbatch's own word for it: --time"),
+        (6, "found nothing; accepted: key=value"),
+        (7, "found 'checkpoint=\"a b\"c'; accepted: key=value"),
+    ]
+
+
+def test_a_scripts_own_lines_win_over_the_sites() -> None:
+    """Key by key."""
+    found, problems = read([Line(2, " retries=5")], {"retries": "1", "grace": "1m"}, None)
+    assert (found.retries, found.grace, problems) == (5, "1m", [])
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes", "problem"),
+    [
+        (" spares=1", "2", "spares: found it without restarts; give `retries=1` or more, or leave it out"),
+        (" retries=1 spares=1", None, "spares: needs a number of nodes; found no --nodes; give sbatch --nodes=N"),
+        (" min_nodes=1", "2-4", "min_nodes: needs a number of nodes; found --nodes=2-4; give sbatch --nodes=N"),
+        (" min_nodes=3", "2", "min_nodes: found 3; accepted: 1 to 2, sbatch's --nodes"),
+    ],
+)
+def test_what_does_not_go_together(line: str, nodes: str | None, problem: str) -> None:
+    """With the number of restarts, or of nodes."""
+    assert read([Line(2, line)], {}, nodes)[1] == [(2, problem)]
+
+
+def test_modes_of_scripts_are_modes() -> None:
+    """Each mode is either accepted, or refused with a word of its own."""
+    assert {*features.MODES, *features._NOT_FOR_SCRIPTS} == set(MODES)
