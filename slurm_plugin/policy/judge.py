@@ -102,7 +102,7 @@ def _refused(rule: Mapping[str, Any], facts: Facts) -> Iterator[tuple[str, int |
     """What the rule refuses: about what, which number, the words."""
     for name in rule.get("required", ()):
         if name not in facts.given:
-            yield name, None, f"{name}: missing; give --{name}"
+            yield f"required {name}", None, f"{name}: missing; give --{name}"
     if rule.get("deny"):
         yield "deny", None, "not accepted"
     for name in FIELDS:

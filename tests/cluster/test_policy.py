@@ -134,6 +134,27 @@ def test_edited_afterwards(cluster: Sandbox, etc: Etc) -> None:
     assert shown(cluster, job, "TimeLimit", "NumNodes", "AdminComment") == ["02:50:00", "3", 'sp1:{"granted":1}']
 
 
+def test_a_reservation_brings_its_partition(cluster: Sandbox, etc: Etc) -> None:
+    """A job that names the reservation alone runs in that partition, and meets its rules."""
+    words = [
+        "ReservationName=booked",
+        "PartitionName=debug",
+        "Users=alice",
+        "Nodes=ALL",
+        "StartTime=now",
+        "Duration=60",
+    ]
+    cluster.run(["scontrol", "create", *words], user="root")
+    try:
+        done = sbatch(cluster, "--reservation=booked", "-N3")
+        assert done.stderr.startswith(f"sbatch: error: {NODES}"), done.stderr
+        job = sbatch(cluster, "--reservation=booked", "-N2").stdout.strip()
+        assert shown(cluster, job, "Partition") == ["debug"]
+        cluster.run(["scancel", job], user="root")
+    finally:
+        cluster.run(["scontrol", "delete", "ReservationName=booked"], user="root")
+
+
 @pytest.mark.parametrize("chosen", ["accept", "refuse"])
 def test_an_error_of_ours(cluster: Sandbox, etc: Etc, chosen: str) -> None:
     """Where the rules cannot be looked at, the site says what becomes of jobs: on every release the same."""

@@ -1,5 +1,6 @@
 """Mirrors slurm_plugin/policy/lua.py, and what the file does that Python does not: edits, and its own errors."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,9 +34,9 @@ RECORD = {
 }
 
 
-def text(on_error: str = "accept") -> str:
+def text(on_error: str = "accept", rules: Sequence[Mapping[str, Any]] = RULES) -> str:
     """The file that a site with these rules deploys."""
-    policy = msgspec.convert({"rules": RULES, "on_error": on_error}, Policy, strict=False)
+    policy = msgspec.convert({"rules": rules, "on_error": on_error}, Policy, strict=False)
     return job_submit(SiteConfig(policy=policy))
 
 
@@ -84,6 +85,16 @@ def test_edits(change: dict[str, Any], record: dict[str, Any], refusal: str) -> 
     answer = edited(change, record)
     assert (answer["user"], answer["code"]) == ([refusal] if refusal else [], REFUSED if refusal else 0)
     assert answer["changes"] == []
+
+
+def test_a_job_that_breaks_a_rule_twice_may_be_edited() -> None:
+    """One that has no account, which must be given and be one of some: the rule is newer than the job."""
+    rules = [{"name": "bio", "required": ["account"], "allow": {"account": ["bio"]}}]
+    record = {name: value for name, value in RECORD.items() if name != "account"}
+    for change, code in (({"name": "x"}, 0), ({"account": "bio"}, 0), ({"account": "art"}, REFUSED)):
+        job = {"user_name": "alice", **change}
+        answer = lua.outside(text(rules=rules), job, uid=ALICE, partitions=PARTITIONS, record=record)
+        assert answer["code"] == code, change
 
 
 def test_an_edit_that_leaves_the_size_open() -> None:
