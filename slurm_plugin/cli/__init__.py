@@ -13,6 +13,7 @@ COMMANDS = {
     "render": ("slurm_plugin.cli.jobs:render", "Print the sbatch script a job spec becomes."),
     "submit": ("slurm_plugin.cli.jobs:submit", "Submit a job spec and print the job id."),
     "forecast": ("slurm_plugin.cli.forecast:forecast", "Say when a job spec's job would start, and why not now."),
+    "schema": ("slurm_plugin.cli.schema:schema", "Print the JSON Schema of a job spec, for editors."),
     "hosts": ("slurm_plugin.cli.hosts:hosts", "Print a hostfile or launch variables of an allocation."),
     "check": ("slurm_plugin.cli.byhand:check", "Check this node by hand; --list explains each check."),
     "why": ("slurm_plugin.cli.byhand:why", "Say why a job waits, was requeued or ended, or why a node is out."),

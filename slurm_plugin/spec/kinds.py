@@ -17,16 +17,30 @@ else:
 YesNo = Literal["yes", "no"]
 
 # What becomes a value of an #SBATCH line (slurm_plugin.directive); nothing expands `$` or `~` there.
-_NOT_IN_A_DIRECTIVE: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\"$"
+_NOT_IN_A_DIRECTIVE: Final = r'\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\"$'
 _WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9_.+@:-]{0,255}"
 _EXPRESSION: Final = r"[!#%&(-\[\]^_a-~]{1,4096}"  # printable ASCII without blanks, quotes, backslashes and `$`
 _INDEXES: Final = r"[0-9]{1,9}(?:-[0-9]{1,9}(?::[0-9]{1,9})?)?"
+ONE_TEXT: Final = {"$comment": "or one text with commas"}  # of a list, for slurm_plugin.spec.schema
+_RANGE: Final = {"pattern": "^[1-9][0-9]{0,8}(-[1-9][0-9]{0,8})?$"}
 MOST_NODES: Final = 65536
 FEWEST_NICE: Final = -2147483645  # NICE_OFFSET of slurm.h, less 3
 
+
+def _one_or_more(words: str) -> Meta:
+    """Of a list of texts, which one text with commas may stand for: both become a tuple."""
+    return Meta(description=words, extra=COMMAS, extra_json_schema=ONE_TEXT)
+
+
 Count = Annotated[int, Meta(ge=0, le=1024, description="a whole number from 0 to 1024")]
 Nodes = Annotated[
-    int, Meta(ge=1, le=MOST_NODES, description=f"a whole number from 1 to {MOST_NODES}, or a range such as 4-8")
+    int,
+    Meta(
+        ge=1,
+        le=MOST_NODES,
+        description=f"a whole number from 1 to {MOST_NODES}, or a range such as 4-8",
+        extra_json_schema=_RANGE,
+    ),
 ]
 Fewest = Annotated[int, Meta(ge=1, le=MOST_NODES, description=f"a whole number from 1 to {MOST_NODES}")]
 Cpus = Annotated[int, Meta(ge=1, le=65536, description="a whole number from 1 to 65536")]
@@ -65,23 +79,25 @@ FilePath = Annotated[
     ),
 ]
 Word = Annotated[str, Meta(pattern=rf"^{_WORD}\Z", description="a name of letters, digits and `_.+@:-`")]
-# A list of texts, or one text that holds them with commas between: both become a tuple.
 Words = Annotated[
-    tuple[Word, ...], Meta(description="a name of letters, digits and `_.+@:-`, or a list of names", extra=COMMAS)
+    tuple[Word, ...],
+    _one_or_more("a name of letters, digits and `_.+@:-`, or a list of names"),
 ]
 _Expression = Annotated[str, Meta(pattern=rf"^{_EXPRESSION}\Z")]
 Constraint = Annotated[
     _Expression, Meta(description="features as sbatch has them, such as `a100&ib` or `[rack1|rack2]`")
 ]
 HostList = Annotated[
-    tuple[_Expression, ...], Meta(description="node names such as `n[1-4],n9`, or a list of them", extra=COMMAS)
+    tuple[_Expression, ...],
+    _one_or_more("node names such as `n[1-4],n9`, or a list of them"),
 ]
 Licenses = Annotated[
-    tuple[_Expression, ...], Meta(description="licences such as `matlab:2,fluent`, or a list of them", extra=COMMAS)
+    tuple[_Expression, ...],
+    _one_or_more("licences such as `matlab:2,fluent`, or a list of them"),
 ]
 Dependency = Annotated[
     tuple[_Expression, ...],
-    Meta(description="what sbatch has, such as `afterok:17` or `singleton`, or a list of them", extra=COMMAS),
+    _one_or_more("what sbatch has, such as `afterok:17` or `singleton`, or a list of them"),
 ]
 Array = Annotated[
     str,
@@ -106,7 +122,10 @@ Memory = Annotated[
     ),
 ]
 Exclusive = Literal["no", "yes", "user", "mcs", "topo"]
-MailTypes = Annotated[tuple[str, ...], Meta(description="events such as `END,FAIL`, or a list of them", extra=COMMAS)]
+MailTypes = Annotated[
+    tuple[str, ...],
+    _one_or_more("events such as `END,FAIL`, or a list of them"),
+]
 MAIL_TYPES: Final = (
     *("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT"),
     *("TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS"),

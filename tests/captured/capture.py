@@ -2,7 +2,8 @@
 
 ROOT is another release's Slurm, as `slurm-plugin sandbox up --root` takes it; without it, this machine's. A sandbox
 of its own is brought up, jobs and nodes are put into the states that matter, the door asks, and every command it runs
-is kept with its answer in tests/captured/door/VERSION.json. tests/unit/slurm/test_captured.py replays the answers.
+is kept with its answer in tests/captured/door/VERSION.json, and sbatch's help beside that directory.
+tests/unit/slurm/test_captured.py replays the answers.
 """
 
 import json
@@ -249,6 +250,8 @@ def main(root: str = "/") -> None:
         with fixed_nonce():
             version = all_of_it(capture)
         capture.write(Path(__file__).parent / "door" / f"{version}.json")
+        text = box.run(["sbatch", "--help"]).stdout
+        (Path(__file__).parent / f"sbatch-help-{version.rpartition('.')[0]}.txt").write_text(text)
     finally:
         box.down()
 

@@ -1,0 +1,149 @@
+"""Mirrors slurm_plugin/spec/schema.py: the schema says of the examples, and of what is wrong, what `load` says."""
+
+import copy
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slurm_plugin.__main__ import main
+from slurm_plugin.modes import MODES
+from slurm_plugin.spec import Spec, load
+from slurm_plugin.spec.schema import MEANS, schema
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
+SMALL = {"name": "a", "mode": "openmpi", "command": "./a.out"}
+VALIDATED = pytest.mark.skipif(importlib.util.find_spec("jsonschema") is None, reason="jsonschema is not installed")
+BOOL = "tag:yaml.org,2002:bool"
+
+
+class Editor(yaml.SafeLoader):
+    """YAML 1.2, as editors have it: `yes` is a word."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in its base class
+        first: [(tag, pattern) for tag, pattern in each if tag != BOOL]
+        for first, each in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+Editor.add_implicit_resolver(BOOL, re.compile("^(?:true|false)$"), list("tf"))
+
+
+def valid(document: Any) -> bool:
+    """Whether the schema accepts what an editor has read."""
+    import jsonschema  # type: ignore[import-untyped,unused-ignore]
+
+    return bool(jsonschema.Draft202012Validator(schema()).is_valid(document))
+
+
+def test_it_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the draft that it names."""
+    assert main(["schema"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(json.dumps(schema()))
+    assert printed["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_every_key_says_what_it_is_for() -> None:
+    """In words of its own and in those of its type; no other key is accepted."""
+    made = schema()
+    assert list(made["properties"]) == list(MEANS) == list(Spec.__struct_fields__)
+    assert made["additionalProperties"] is False
+    assert all(each["description"].startswith(MEANS[key]) for key, each in made["properties"].items())
+    assert set(made["properties"]["mode"]["enum"]) == set(MODES)
+    assert made["properties"]["cpus"]["description"] == "CPUs for each process: a whole number from 1 to 65536"
+
+
+def test_each_reference_and_pattern_can_be_read() -> None:
+    """Nothing is left of Python's own forms."""
+    text = json.dumps(schema())
+    assert {found.split("/")[-1] for found in re.findall(r"#/\$defs/\w+", text)} == set(schema()["$defs"])
+    assert "\\Z" not in text
+    for pattern in re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', text):
+        re.compile(json.loads(pattern))
+
+
+def test_it_can_be_asked_for_again() -> None:
+    """Nothing of the types is changed by it."""
+    assert schema() == copy.deepcopy(schema())
+
+
+def test_each_mode_has_an_example_of_its_name() -> None:
+    """With a comment at its head, to copy from."""
+    names = {path.stem: path for path in EXAMPLES}
+    assert {mode: load(names[mode].read_bytes(), mode).mode for mode in MODES} == {mode: mode for mode in MODES}
+    assert all(path.read_text().startswith("# ") for path in EXAMPLES)
+
+
+@VALIDATED
+def test_it_is_a_schema() -> None:
+    """By its own draft."""
+    import jsonschema
+
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@VALIDATED
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_each_example_is_valid(path: Path) -> None:
+    """As an editor reads it, numbers and truth values included."""
+    assert valid(yaml.load(path.read_text(), Editor))  # noqa: S506 - a SafeLoader
+
+
+ACCEPTED: list[dict[str, Any]] = [
+    {},
+    {"nodes": "4-8"},
+    {"nodes": "4"},
+    {"time": 30},
+    {"env": {"A": 1, "B": None, "C": True, "D": 0.1}},
+    {"partition": "a,b", "exclude": ["n1", "n[2-3]"], "dependency": "singleton"},
+    {"accelerators": {"gpu": 8, "type": "a100"}},
+    {"mail": {"type": ["END", "FAIL"]}},
+    {"sbatch": {"switches": 1, "contiguous": "yes"}},
+    {"memory": 0},
+    {"array": "0-31%4"},
+    {"partition": None},
+    {"metadata": {"annotations": {"fault-tolerance/job-retry-num": "3"}}},
+    {"retries": 1, "metadata": {"annotations": {"fault-tolerance/job-unconditional-retry": True}}},
+]
+REFUSED: list[dict[str, Any]] = [
+    {"node": 1},
+    {"nodes": 0},
+    {"nodes": "8-"},
+    {"mode": "mpi"},
+    {"name": "a b"},
+    {"accelerators": {"gpus": 8}},
+    {"memory": "lots"},
+    {"array": "all"},
+    {"partition": ["a b"]},
+    {"mail": {"user": "x"}},
+    {"sbatch": ["--contiguous"]},
+    {"retries": 1000},
+    {"output": "a\nb"},
+    {"command": []},
+]
+
+
+@VALIDATED
+@pytest.mark.parametrize("keys", [*ACCEPTED, *REFUSED], ids=json.dumps)
+def test_it_accepts_what_load_accepts(keys: dict[str, Any]) -> None:
+    """And refuses what load refuses."""
+    document = {**SMALL, **keys}
+    assert valid(document) == (keys in ACCEPTED)
+    text = yaml.safe_dump(document).encode()
+    if keys in ACCEPTED:
+        load(text, "job.yaml")
+    else:
+        with pytest.raises(Exception, match="nothing was submitted"):
+            load(text, "job.yaml")
+
+
+@VALIDATED
+def test_what_must_be_given_may_come_from_a_preset() -> None:
+    """The site's file is not the editor's."""
+    assert valid({"extends": "a100"})
+    assert not valid({"name": "a", "mode": "single"})
