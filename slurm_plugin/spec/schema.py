@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from slurm_plugin.spec import alternatives
 from slurm_plugin.spec.kinds import ONE_TEXT
 from slurm_plugin.spec.record import Spec
 
@@ -60,6 +61,7 @@ MEANS: Final[Mapping[str, str]] = {
     "ascend": "Of mode ascend: the rank table, and how much is told",
     "prechecks": "Checks besides the site's",
     "metadata": "Annotations of other training systems",
+    "any_of": "The same job on other nodes; the first that starts runs",
 }
 
 
@@ -71,6 +73,8 @@ def schema() -> dict[str, Any]:
     required = spec.pop("required")
     for key, each in spec["properties"].items():
         each["description"] = ": ".join(filter(None, (MEANS[key], each.get("description"))))
+    may_differ = {key: {"$ref": f"#/properties/{key}"} for key in alternatives.KEYS}
+    spec["properties"][alternatives.KEY]["items"] |= {"properties": may_differ, "additionalProperties": False}
     whole = {"anyOf": [{"required": required}, {"required": ["extends"]}]}  # a preset may say what must be given
     return {"$schema": DRAFT, **spec, "title": "A job of slurm-plugin", **whole, "$defs": parts}
 
