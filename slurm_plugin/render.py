@@ -44,7 +44,7 @@ def script(spec: Spec, site: Site, source: str = "JOB.yaml") -> str:
         infiniband=spec.infiniband,
         checkpoint=_absolute(workdir, spec.checkpoint) if spec.checkpoint else "",
         options=tuple(_options(spec, shape)),
-        command=shlex.join(spec.words),
+        command=" ".join(map(templates.bash, spec.words)),
     )
 
 

@@ -40,6 +40,11 @@ def templates_directory() -> Path:
     return installed if installed.is_dir() else package.parent / "templates"
 
 
+def bash(text: str) -> str:
+    """A text as one word of bash. Carriage returns are escapes: sbatch takes no script with one before a newline."""
+    return shlex.quote(text).replace("\r", "'$'\\r''")
+
+
 class _Trusted(FileSystemLoader):
     """Templates that nobody but root can change."""
 
@@ -83,6 +88,7 @@ def environment(site: Path | None = None, *, traced: bool = False) -> Environmen
         extensions=[_Tracing] if traced else [],
     )
     jinja.filters["sh"] = shlex.quote
+    jinja.filters["bash"] = bash
     return jinja
 
 

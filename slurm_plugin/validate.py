@@ -17,6 +17,8 @@ from slurm_plugin.yamltext import Document, Path, found
 
 # Of a tuple's type: a text with commas is accepted too. (A union with a text crashes msgspec 0.22's convert.)
 COMMAS: Final = {"commas": True}
+LONGEST_WORD: Final = 100  # of a word that accepted ones are compared with, which takes the square of that
+MOST_UNKNOWN: Final = 20  # keys that a message names
 Record = TypeVar("Record", bound=Struct)
 
 
@@ -47,14 +49,16 @@ def fail(problems: Iterable[Problem], document: Document, source: str, *, so: st
     ordered = sorted(problems, key=lambda problem: _line(problem.path, document))
     if not ordered:
         return
-    texts = [f"  line {_line(each.path, document)}: {_shown(each.path)}: {each.text}" for each in ordered]
+    texts = [
+        f"  line {_line(each.path, document)}: {_shown('.'.join(each.path))}: {_shown(each.text)}" for each in ordered
+    ]
     count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
     raise UsageError("\n".join((f"{source}: {count}, {so}", *texts, f"  correct the file, then run: {again}")))
 
 
 def nearest(word: str, accepted: Iterable[str]) -> str:
     """`; did you mean x?` for the accepted word that is most like this one, else nothing."""
-    close = difflib.get_close_matches(word.lower(), list(accepted), n=1)
+    close = difflib.get_close_matches(word[:LONGEST_WORD].lower(), list(accepted), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
@@ -65,19 +69,21 @@ def _line(path: Path, document: Document) -> int:
     return document.lines.get(path, 1)
 
 
-def _shown(path: Path) -> str:
-    """A place as a message shows it: a key of the user may hold anything."""
-    return "".join(char if char.isprintable() else "?" for char in ".".join(path))
+def _shown(text: str) -> str:
+    """A text as a message shows it: a key or a word of the user may hold anything."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _record(fields: Mapping[str, Any], kind: type[Record], path: Path) -> tuple[Record | None, tuple[Problem, ...]]:
     known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}
+    unknown = [key for key in fields if key not in known]
     problems = [
         Problem((*path, key), f"unknown key; accepted: {', '.join(known)}{nearest(key, known)}")
-        for key in fields
-        if key not in known
+        for key in unknown[:MOST_UNKNOWN]
     ]
+    if more := unknown[MOST_UNKNOWN:]:
+        problems.append(Problem((*path, more[0]), f"unknown key, and {len(more) - 1} more"))
     for key, field in known.items():
         if key in fields:
             values[field.name], wrong = _value(fields[key], field.type, (*path, key))
@@ -104,7 +110,7 @@ def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]
     texts = value.split(",") if isinstance(value, str) and _extra(kind) == COMMAS else value
     try:
         return msgspec.convert(texts, kind, strict=False), ()
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the second of half a surrogate pair
         close = nearest(value, _words(kind)) if isinstance(value, str) else ""
         return None, (Problem(path, f"found {found(value)}; accepted: {_accepted(kind)}{close}"),)
 

@@ -76,7 +76,7 @@ def _value(node: yaml.Node, path: Path, lines: dict[Path, int]) -> Any:
     if isinstance(node, yaml.SequenceNode):
         return [_value(part, (*path, str(index)), lines) for index, part in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):
-        return node.value
+        return _paired(node.value)
     fields: dict[str, Any] = {}
     for key, part in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -88,3 +88,8 @@ def _value(node: yaml.Node, path: Path, lines: dict[Path, int]) -> Any:
         lines[*path, key.value] = key.start_mark.line + 1
         fields[key.value] = _value(part, (*path, key.value), lines)
     return fields
+
+
+def _paired(text: str) -> str:
+    """A text in which two escapes of JSON, each half a surrogate pair, are the character that they stand for."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -12,6 +12,7 @@ Known = Callable[[Sequence[str]], Mapping[str, str] | None]
 """Names of flags -> what sbatch takes for each that it has; None where there is no sbatch to ask."""
 
 KEY: Final = "sbatch"  # of a spec
+LONGEST_VALUE: Final = 4096
 BARE: Final = "yes"  # for a flag without a value
 COMMENT, GRES = "comment", "gres"
 JOINED: Final = (COMMENT, GRES)  # what is there joins what we write there ourselves
@@ -97,6 +98,8 @@ def _value_problem(flag: str, value: str, takes: str) -> str:
         return f"{found}yes, as it has no value; or leave it out"
     if takes == VALUE and value == BARE:
         return f"{found}a value, see: sbatch --help"
+    if len(value) > LONGEST_VALUE:
+        return f"{found}up to {LONGEST_VALUE} characters"
     if directive.unreadable(value):
         return f"{found}{directive.ACCEPTED}, which sbatch cannot read from a script"
     if flag == COMMENT and (token.FORM in value or len(value.encode()) > MOST_COMMENT_BYTES):

@@ -7,6 +7,7 @@ from typing import Final
 from hostfiles import HostfileError, nodelist
 from slurm_plugin import directive, durations, validate, yamltext
 from slurm_plugin.modes import MODES, command
+from slurm_plugin.modes.base import LONGEST_VALUE
 from slurm_plugin.spec import passed, resources
 from slurm_plugin.spec.kinds import MAIL_TYPES, joined
 from slurm_plugin.spec.parts import ANNOTATED_RETRIES, ANNOTATED_UNCONDITIONAL, TensorFlow
@@ -139,3 +140,5 @@ def _env_problems(name: str, value: str) -> Iterator[Problem]:
         yield Problem(path, "bash does not let a script set it; choose another name")
     if _NOT_IN_ENV.search(value):
         yield Problem(path, "the value has a NUL or half a surrogate pair in it; no variable can hold that")
+    elif len(f"{name}={value}".encode(errors="replace")) > LONGEST_VALUE:
+        yield Problem(path, f"found {len(value)} characters; a variable can hold {LONGEST_VALUE} bytes; use a file")

@@ -10,6 +10,7 @@ from slurm_plugin.errors import UsageError
 
 VALUES = {
     "directives": ("--nodes=2", "--time=5"), "job": "j", "mode": "single", "nodes": 2, "slots": 1, "source": "JOB.yaml",
+    "cpus": "",
     "env": (("A", "two\nlines"),), "workdir": "/w", "note": "", "launch": "", "slurm_plugin": "/bin/slurm-plugin",
     "options": (), "retries": 0, "infiniband": "auto", "checkpoint": "", "command": "true",
 }  # fmt: skip
@@ -104,7 +105,9 @@ def test_where_lines_come_from(tmp_path: Path) -> None:
     assert origins["#!/bin/bash"] == f"{base}:1"
     assert origins["#SBATCH --nodes=2"] == origins["#SBATCH --time=5"] == f"{base}:3"
     assert (
-        origins["export A='two"] == origins["lines'"] == f"{base}:{numbered['export {{ variable }}={{ value | sh }}']}"
+        origins["export A='two"]
+        == origins["lines'"]
+        == f"{base}:{numbered['export {{ variable }}={{ value | bash }}']}"
     )
     assert origins["set -euo pipefail"] == f"{base}:{numbered['set -euo pipefail']}"
     assert all(origin for _, origin in lines)

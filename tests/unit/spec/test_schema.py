@@ -12,7 +12,7 @@ import yaml
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.modes import MODES
-from slurm_plugin.spec import Spec, load
+from slurm_plugin.spec import Spec, load, load_all
 from slurm_plugin.spec.schema import MEANS, schema
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
@@ -105,6 +105,7 @@ ACCEPTED: list[dict[str, Any]] = [
     {"mail": {"type": ["END", "FAIL"]}},
     {"sbatch": {"switches": 1, "contiguous": "yes"}},
     {"memory": 0},
+    {"any_of": [{"partition": "a"}, {"partition": "b", "nodes": "2-4"}]},
     {"array": "0-31%4"},
     {"partition": None},
     {"metadata": {"annotations": {"fault-tolerance/job-retry-num": "3"}}},
@@ -123,6 +124,7 @@ REFUSED: list[dict[str, Any]] = [
     {"mail": {"user": "x"}},
     {"sbatch": ["--contiguous"]},
     {"retries": 1000},
+    {"any_of": [{"partition": "a"}, {"retries": 1}]},
     {"output": "a\nb"},
     {"command": []},
 ]
@@ -136,10 +138,10 @@ def test_it_accepts_what_load_accepts(keys: dict[str, Any]) -> None:
     assert valid(document) == (keys in ACCEPTED)
     text = yaml.safe_dump(document).encode()
     if keys in ACCEPTED:
-        load(text, "job.yaml")
+        load_all(text, "job.yaml")
     else:
         with pytest.raises(Exception, match="nothing was submitted"):
-            load(text, "job.yaml")
+            load_all(text, "job.yaml")
 
 
 @VALIDATED
