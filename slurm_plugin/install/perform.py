@@ -13,8 +13,8 @@ from slurm_plugin.install.standing import Change, Entry, Plan
 def perform(plan: Plan, root: str) -> None:
     """Make the changes in their order. A second run of what was interrupted does the rest.
 
-    Raises UsageError where nobody but root may do it or others than root may replace `root`; SlurmPluginError, before
-    the first change, where something is not as it was when the plan was made.
+    Raises UsageError where nobody but root may do it or others than root may replace `root`; SlurmPluginError where
+    something is not as it was when the plan was made, before the first change, or cannot be written.
     """
     if os.geteuid() != 0:
         raise UsageError("only root can change what root's hooks run: run it as root")
@@ -33,7 +33,12 @@ def perform(plan: Plan, root: str) -> None:
         if entry(change.path) != change.before:
             raise SlurmPluginError(f"{change.path} was changed while the plan was made; nothing was done: run it again")
     for change in plan.changes:
-        _make(change)
+        try:
+            _make(change)
+        except OSError as error:
+            raise SlurmPluginError(
+                f"{change.path}: {error.strerror}\n  what was to come before it is done; run it again for the rest"
+            ) from error
 
 
 def _make(change: Change) -> None:

@@ -47,6 +47,15 @@ def test_what_has_changed_since(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    """The path, why, and that a second run does the rest; nothing half written stays."""
+    new = Entry(b"x", 0o644)
+    plan = Plan((Change(str(tmp_path / "a"), None, new), Change(str(tmp_path / "none/b"), None, new)))
+    with pytest.raises(SlurmPluginError, match="/none/b: No such file or directory\n  what was to come before"):
+        perform(plan, str(tmp_path / "root"))
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_below_a_directory_of_others(tmp_path: Path) -> None:
     """No hook would run from there."""
     tmp_path.chmod(0o777)
