@@ -50,6 +50,7 @@ class Site:
             EpilogSlurmctld=etc.program("own/epilog_slurmctld", "exit 0"),
             SchedulerParameters="batch_sched_delay=0,sched_min_interval=0,bf_interval=1",
             PrologFlags="Alloc",
+            SlurmdTimeout="300",  # longer than our guards need, as a site's is
             HealthCheckInterval="",
             HealthCheckNodeState="",
             JobSubmitPlugins="all_partitions,lua",
