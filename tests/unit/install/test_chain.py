@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.doctor import measure
 from slurm_plugin.install import chain
+from slurm_plugin.siteconfig import load
 
 LUA = "/usr/bin/lua5.1"
 
@@ -202,3 +204,23 @@ def test_whose_a_script_is(tmp_path: Path) -> None:
     assert first != second
     assert chain.lua_is_ours(first)
     assert not chain.lua_is_ours(OWN.encode())
+
+
+def test_behind_a_sites_own_the_policy_holds(tmp_path: Path) -> None:
+    """Ours as it is rendered with rules: what the site lets through, a rule may refuse."""
+    (tmp_path / "site.yaml").write_text("policy: {required: [account]}\n")
+    ours = measure.rendered(load(tmp_path / "site.yaml"), "/etc/slurm/slurm_plugin")["job_submit.lua"].content
+    assert ours is not None
+    program = """
+    slurm.NO_VAL, slurm.NO_VAL16 = 4294967294, 65534
+    function slurm.log_user(...) print("told: " .. string.format(...)) end
+    function slurm.log_info() end
+    local job = {comment = "[sp1;retries=3]", account = arg[2]}
+    print(slurm_job_submit(job, {}, 1000) == slurm.SUCCESS, job.admin_comment)
+    """
+    own, told, refused = lua(tmp_path, program, ours=ours.decode())
+    assert (own, refused.split("\t")[0]) == ("own\t1", "false")
+    assert told.startswith("told: slurm_plugin: ")
+    assert "account" in told
+    granted = program.replace("arg[2]", '"a"')
+    assert lua(tmp_path, granted, ours=ours.decode()) == ["own\t1", 'true\tsp1:{"granted":3}']
