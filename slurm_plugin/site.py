@@ -45,8 +45,8 @@ def render_site(
     another system than this one; the command that runs a program there.
     """
     for name in ("python", "run_directory", "spool_directory", "slurm_bin"):
-        _plain(name, getattr(config, name))
-    _plain("root", root)
+        plain_path(name, getattr(config, name))
+    plain_path("root", root)
     if not inside:
         trusted_interpreter(Path(config.python))
     values: dict[str, Any] = {
@@ -103,6 +103,12 @@ def trusted_interpreter(python: Path) -> None:
         )
 
 
+def plain_path(name: str, path: str) -> None:
+    """Raise UsageError for a path that a hook cannot hold without quotes."""
+    if not _PLAIN_PATH.fullmatch(path):
+        raise UsageError(f"{name}: {path!r}\n  an absolute path of letters, digits and ._/+- is accepted")
+
+
 def _remove_library(out: Path) -> None:
     """Earlier versions had the code in a directory, and made a new one beside it."""
     for name in ("lib", "lib.new", "lib.old"):
@@ -125,8 +131,3 @@ def _write(path: Path, content: str | bytes, *, executable: bool = False) -> Non
         os.fchmod(file.fileno(), 0o755 if executable else 0o644)
         os.fsync(file.fileno())
     fresh.replace(path)
-
-
-def _plain(name: str, path: str) -> None:
-    if not _PLAIN_PATH.fullmatch(path):
-        raise UsageError(f"{name}: {path!r}\n  an absolute path of letters, digits and ._/+- is accepted")

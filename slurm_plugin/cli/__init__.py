@@ -24,7 +24,7 @@ COMMANDS = {
     "rerun": ("slurm_plugin.cli.byhand:rerun", "Run the command of a held job again, on its nodes."),
     "release": ("slurm_plugin.cli.byhand:release", "End the hold of a job that failed."),
     "sandbox": ("slurm_plugin.cli.sandbox:sandbox", "A real Slurm of several hosts on this machine."),
-    "site": ("slurm_plugin.cli.site:site", "Write the files that an admin deploys."),
+    "site": ("slurm_plugin.cli.site:site", "Install, check and take back what an admin deploys."),
     "policy": ("slurm_plugin.cli.policy:policy", "Say what the site's rules make of a job."),
     "doctor": ("slurm_plugin.cli.doctor:doctor", "Look at how this site is set up, and say what to change."),
 }

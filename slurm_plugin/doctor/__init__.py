@@ -10,6 +10,7 @@ from slurm_plugin import siteconfig
 from slurm_plugin.compiled import KILL_SWITCH
 from slurm_plugin.doctor import judge_site, judge_slurm, measure
 from slurm_plugin.doctor.finding import Finding
+from slurm_plugin.install import chain
 from slurm_plugin.siteconfig import DEFAULT_PATH, DEFAULT_ROOT
 from slurm_plugin.slurm import Slurm, SlurmError
 
@@ -27,7 +28,8 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
     file = site_file or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
     here = file is not None
     distrust = measure.distrust(site.python)
-    wanted = None if distrust else measure.rendered(site, root, measure.source(root, file))
+    trial = measure.canaries(root)
+    wanted = None if distrust else measure.rendered(site, root, measure.source(root, file), trial)
 
     def findings() -> Iterator[Finding]:
         yield judge_slurm.slurmctld(up=slurm.ping())
@@ -40,6 +42,8 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
             yield Finding("slurm.conf", "cannot tell", "slurmctld did not show its settings")
         found = None if wanted is None else measure.differences(Path(root), wanted)
         yield from judge_site.files(root, found, _render_command(site_file, root), site_file=here)
+        if trial:
+            yield judge_site.on_trial(trial)
         switch = f"{root}/{KILL_SWITCH}"
         yield judge_site.kill_switch(switch, there=measure.there(switch))
         yield judge_site.interpreter(site.python, distrust, None if distrust else measure.python_version(site.python))
@@ -90,7 +94,9 @@ def _job_submit(
         copy = measure.text(deployed) or ""
         ours = copy if copy.partition("\n")[0] == ours.partition("\n")[0] else ours
     text, there = measure.text(path), measure.there(path)
-    return judge_site.job_submit(path, text, ours, deployed, controller=controller, there=there)
+    own = str(Path(path).with_name(chain.OWN_LUA))
+    chained = chain.lua(own, deployed, ours.encode()) if ours and measure.there(own) else None
+    return judge_site.job_submit(path, text, ours, deployed, controller=controller, there=there, chained=chained)
 
 
 def _render_command(site_file: Path | None, root: str) -> str:

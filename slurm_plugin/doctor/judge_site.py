@@ -13,9 +13,19 @@ _ACCOUNT = re.compile(r"(.+)\((\d+)\)", re.ASCII)
 
 
 def job_submit(
-    path: str, text: str | None, ours: str | None, rendered: str, *, controller: bool, there: bool | None = None
+    path: str,
+    text: str | None,
+    ours: str | None,
+    rendered: str,
+    *,
+    controller: bool,
+    there: bool | None = None,
+    chained: str | None = None,
 ) -> Finding:
-    """`job_submit.lua` beside slurm.conf. `text` is None where it cannot be read, `ours` where nothing was rendered."""
+    """`job_submit.lua` beside slurm.conf. `text` is None where it cannot be read, `ours` where nothing was rendered.
+
+    `chained`: what calls the site's own first, and then ours; None where no script of the site's was moved aside.
+    """
     name, copy = "job_submit.lua", f"run: cp {rendered} {path}"
     if not controller:
         return Finding(name, "cannot tell", ELSEWHERE)
@@ -25,6 +35,12 @@ def job_submit(
         return Finding(name, "cannot tell", f"{path} cannot be read", "run it as root")
     if ours is None:
         return Finding(name, "cannot tell", f"{path} was compared with nothing: see the interpreter")
+    if chained and text.startswith("-- slurm_plugin "):
+        if text == chained:
+            return Finding(name, "ok", f"{path} calls the site's own, and ours")
+        return Finding(
+            name, "wrong", f"{path} is not what calls the site's own and ours", "run: slurm-plugin site install --apply"
+        )
     if text == ours:
         return Finding(name, "ok", f"{path} is ours")
     if text.startswith("-- slurm_plugin "):
@@ -93,6 +109,12 @@ def _owner(root: str, exposed: Sequence[str]) -> Finding:
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
+
+
+def on_trial(nodes: str) -> Finding:
+    """An installation with canaries: nothing is wrong with it."""
+    whole = "`slurm-plugin site install --apply` makes it whole"
+    return Finding("canary", "ok", f"on trial: a dry run, checks look at {nodes} only; {whole}")
 
 
 def kill_switch(path: str, *, there: bool | None) -> Finding:

@@ -7,12 +7,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
 from typing import Final
 
-from slurm_plugin import archive, compiled
+from slurm_plugin import archive, canary, compiled
 from slurm_plugin.doctor.finding import Differences, Owned
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.site import fragment, render_site, trusted_interpreter
@@ -52,15 +52,30 @@ def source(root: str, site_file: Path | None) -> SiteFile | None:
     return said._replace(crc32=compiled.fingerprint(str(site_file)))
 
 
-def rendered(site: SiteConfig, root: str, site_file: SiteFile | None = None) -> dict[str, Rendered]:
-    """The site directory as it should be, by name; itself is `.`. Raises as render_site does."""
+def canaries(root: str) -> str:
+    """The nodes that the deployed site is on trial on; empty where it is not, or says nothing."""
+    try:
+        return canary.of(compiled.read(root))
+    except (OSError, ValueError):
+        return ""
+
+
+def rendered(site: SiteConfig, root: str, site_file: SiteFile | None = None, canaries: str = "") -> dict[str, Rendered]:
+    """The site directory as it should be, by name; itself is `.`. With `canaries` on trial on these nodes.
+
+    Raises as render_site and on_trial do.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary, "site")
-        render_site(site, out, root=root, site_file=site_file)
-        return {
+        render_site(canary.on_trial(site, canaries) if canaries else site, out, root=root, site_file=site_file)
+        found = {
             str(path.relative_to(out)): Rendered(path.read_bytes() if path.is_file() else None, path.stat().st_mode)
             for path in (out, *sorted(out.rglob("*")))
         }
+    if canaries:
+        settings = found[compiled.FILE]
+        found[compiled.FILE] = replace(settings, content=canary.marked(settings.content or b"", canaries))
+    return found
 
 
 def differences(root: Path, wanted: Mapping[str, Rendered]) -> Differences:

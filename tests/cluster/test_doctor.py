@@ -13,7 +13,7 @@ from slurm_plugin.slurm import releases
 
 pytestmark = pytest.mark.cluster
 
-FINDINGS = 25
+FINDINGS = 24
 HURRIED = "SlurmdTimeout=10\n"
 PYSLURM = Path(os.environ.get("SLURM_PLUGIN_TEST_ROOT", "/"), "opt/pyslurm")
 

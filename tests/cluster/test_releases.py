@@ -303,3 +303,14 @@ def test_i_health_check_program(cluster: Sandbox, etc: Etc) -> None:
     etc.reconfigure()
     until(lambda: reasons(cluster) == {"n4": "by its health check"}, 30)
     assert said.read_text().splitlines() == ["SLURMD_NODENAME=n4"]
+
+
+def test_j_several_prologs(cluster: Sandbox, etc: Etc, release: Release) -> None:
+    """All of them run, in the order of their lines, or only the last."""
+    said = cluster.directory / "log/prologs"
+    said.unlink(missing_ok=True)
+    first, second = (etc.program(name, f"echo {name} >> {said}") for name in ("first", "second"))
+    etc.settings(Prolog=f"{first}\nProlog={second}")
+    etc.reconfigure()
+    cluster.run(["srun", "-N1", "true"])
+    assert said.read_text().split() == (["first", "second"] if release.hooks_repeat else ["second"])

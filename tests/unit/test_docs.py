@@ -313,6 +313,7 @@ def test_releases() -> None:
             str(release.launch_failure_limit or "no limit"),
             yes[release.lua_error_refuses_job],
             yes[release.reconfigure_starts_epilog_slurmctld],
+            yes[release.hooks_repeat],
             release.settling,
             yes[release.expedited_requeue],
         ]

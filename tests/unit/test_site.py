@@ -78,7 +78,6 @@ def test_slurm_conf(tmp_path: Path) -> None:
         "HealthCheckNodeState=ANY,CYCLE",
         "JobSubmitPlugins=lua",
         "SchedulerParameters=nohold_on_prolog_fail",
-        "JobRequeue=1",
     ]
     assert str(tmp_path).encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 

@@ -29,6 +29,8 @@ class Release:
     lua_error_refuses_job: bool
     # Whether an EpilogSlurmctld that was not set when slurmctld started runs after `scontrol reconfigure`.
     reconfigure_starts_epilog_slurmctld: bool
+    # Whether Prolog, Epilog and EpilogSlurmctld may stand several times in slurm.conf, and all of them run.
+    hooks_repeat: bool
     # How many seconds a requeued job must have been pending before it may start on nodes of its last run, whose slurmd
     # still knows the revoked credential; and whether the next second of the controller's clock must have begun.
     settle_s: float

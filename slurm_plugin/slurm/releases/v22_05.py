@@ -12,6 +12,7 @@
 - A runtime error in job_submit.lua lets the job through.
 - An EpilogSlurmctld that comes with a reconfigure is shown and never runs: slurmctld must be restarted. One that was
   set at the start may be changed and removed by a reconfigure.
+- Of several lines Prolog, Epilog or EpilogSlurmctld the last one counts.
 - sbatch refuses `--requeue=expedite`.
 - `scontrol show config` names the hooks `Prolog`, `EpilogSlurmctld`.
 """
@@ -30,6 +31,7 @@ RELEASE: Final = Release(
     launch_failure_limit=None,
     lua_error_refuses_job=False,
     reconfigure_starts_epilog_slurmctld=False,
+    hooks_repeat=False,
     settle_s=2.0,
     settle_second=True,
     expedited_requeue=False,

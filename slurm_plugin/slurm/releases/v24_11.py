@@ -10,6 +10,7 @@
   it, SlurmUser may; the count then begins again.
 - A runtime error in job_submit.lua lets the job through.
 - `scontrol reconfigure` starts slurmctld anew: an EpilogSlurmctld that comes with it runs.
+- Prolog, Epilog and EpilogSlurmctld may stand several times: slurmd runs them in order up to the first that fails.
 - sbatch refuses `--requeue=expedite`.
 - `scontrol show config` names the hooks `Prolog[0]`, `EpilogSlurmctld[0]`.
 """
@@ -28,6 +29,7 @@ RELEASE: Final = Release(
     launch_failure_limit=5,
     lua_error_refuses_job=False,
     reconfigure_starts_epilog_slurmctld=True,
+    hooks_repeat=True,
     settle_s=0.0,
     settle_second=True,
     expedited_requeue=False,

@@ -27,6 +27,7 @@ RELEASE: Final = Release(
     launch_failure_limit=5,
     lua_error_refuses_job=True,
     reconfigure_starts_epilog_slurmctld=True,
+    hooks_repeat=True,
     settle_s=0.0,
     settle_second=False,
     expedited_requeue=True,

@@ -1,5 +1,7 @@
-"""`slurm-plugin site render`: what it tells the admin."""
+"""`slurm-plugin site`: what it tells the admin, and what it changes."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -19,3 +21,88 @@ def test_it_says_how_gpus_are_asked(
     monkeypatch.setattr(archive, "binding", lambda: "")
     assert main(argv) == 0
     assert "nvidia-smi; for NVML: pip install nvidia-ml-py, and render again\n" in capsys.readouterr().out
+
+
+class Machine:
+    """A controller's files below a temporary directory, and `slurm-plugin site` on them."""
+
+    def __init__(self, at: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.at, self.capsys = at, capsys
+        self.conf, self.root = at / "slurm.conf", at / "slurm_plugin"
+        self.conf.write_text(f"SlurmctldHost={os.uname().nodename}\nSlurmUser=root\nProlog=/own/prolog\n")
+        (at / "site.yaml").write_text(f"spool_directory: {at}/spool\n")
+
+    def call(self, verb: str, *words: str) -> tuple[int, str]:
+        """Exit code and what it prints."""
+        where = ["--config", str(self.at / "site.yaml"), "--root", str(self.root), "--slurm-conf", str(self.conf)]
+        code = main(["site", verb, *where, *words])
+        return code, self.capsys.readouterr().out
+
+    def files(self) -> dict[str, bytes]:
+        """All of them."""
+        paths = [path for path in self.at.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.at)): path.read_bytes() for path in paths}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """One where no slurmctld answers, nor are Slurm's commands there."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    return Machine(tmp_path, capsys)
+
+
+def test_install_changes_nothing_unasked(machine: Machine) -> None:
+    """It shows a diff; with --apply it is done, and a second time there is nothing to do."""
+    before = machine.files()
+    code, said = machine.call("install")
+    assert (code, machine.files()) == (0, before)
+    assert "  -Prolog=/own/prolog\n  +#slurm_plugin# Prolog=/own/prolog\n  +# BEGIN slurm_plugin" in said
+    assert said.endswith("nothing was changed: --apply does it\n")
+    assert machine.call("install", "--apply")[0] == 0
+    assert "/own/prolog" in (machine.root / "chain/prolog").read_text()
+    assert machine.call("install") == (0, "nothing to change\n")
+
+
+def test_install_on_trial_and_back(machine: Machine) -> None:
+    """The next installation without --canary makes it whole; `rollback` goes back."""
+    machine.call("install", "--apply", "--canary", "n1")
+    trial = machine.files()["slurm_plugin/compiled.json"]
+    machine.call("install", "--apply")
+    assert b"canary" not in machine.files()["slurm_plugin/compiled.json"]
+    assert machine.call("rollback", "--apply")[0] == 0
+    assert machine.files()["slurm_plugin/compiled.json"] == trial
+
+
+def test_uninstall_leaves_files_that_may_be_needed(machine: Machine) -> None:
+    """Nobody can say who needs them while slurmctld does not answer."""
+    before = machine.files()
+    machine.call("install", "--apply")
+    assert machine.call("uninstall", "--apply")[0] == 0
+    code, said = machine.call("uninstall", "--apply")
+    assert code == 0
+    assert f"{machine.root} stays: slurmctld does not answer, so who needs it is not known" in said
+    assert before.items() <= machine.files().items()
+    assert not (machine.at / "job_submit.lua").exists()
+
+
+def test_what_must_be_edited_by_hand(machine: Machine) -> None:
+    """Exit 1, and nothing is done, --apply or not; also as JSON."""
+    machine.conf.write_text("Prolog=/a Epilog=/b\n")
+    before = machine.files()
+    code, said = machine.call("install", "--apply", "--role", "controller")
+    assert code == 1
+    assert "by hand   slurm.conf, line 1: Prolog has a line with others" in said
+    assert "nothing was changed: edit by hand what is named above" in said
+    code, said = machine.call("install", "--apply", "--role", "controller", "--json")
+    assert (code, json.loads(said)["applied"], machine.files()) == (1, False, before)
+
+
+def test_a_node(machine: Machine) -> None:
+    """Only the site directory."""
+    machine.call("install", "--apply", "--role", "node")
+    assert {name.partition("/")[0] for name in machine.files()} == {"slurm.conf", "site.yaml", "slurm_plugin"}
+
+
+def test_check_needs_slurms_commands(machine: Machine) -> None:
+    """Exit 3, as `slurm-plugin doctor`."""
+    assert machine.call("check")[0] == 3

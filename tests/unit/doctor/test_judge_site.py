@@ -4,6 +4,7 @@ import pytest
 
 from slurm_plugin.doctor import judge_site, measure
 from slurm_plugin.doctor.finding import Differences, Finding, Owned, exit_code
+from slurm_plugin.install import chain
 from slurm_plugin.siteconfig import SiteConfig
 
 ROOT, RENDER = "/etc/slurm/slurm_plugin", "slurm-plugin site render /root/slurm_plugin"
@@ -141,3 +142,21 @@ def test_spool_that_cannot_be_seen() -> None:
 def test_munge(auth: str, failure: str | None, verdict: str) -> None:
     """Only a site that uses munge needs it."""
     assert judge_site.munge(auth, failure).verdict == verdict
+
+
+def test_a_chain_of_scripts() -> None:
+    """Where the site's own was moved aside, what calls both is right, and nothing else of ours is."""
+    chained = chain.lua("/etc/slurm/job_submit.site.lua", f"{ROOT}/job_submit.lua", OURS.encode())
+
+    def said(text: str) -> str:
+        path = "/etc/slurm/job_submit.lua"
+        found = judge_site.job_submit(path, text, OURS, f"{ROOT}/job_submit.lua", controller=True, chained=chained)
+        return found.verdict
+
+    assert [said(text) for text in (chained, OURS, f"{chained}-- mine", OWN)] == ["ok", "wrong", "wrong", "ok"]
+
+
+def test_on_trial() -> None:
+    """An installation with canaries is fine, and says so."""
+    found = judge_site.on_trial("n[1-4]")
+    assert (found.verdict, "n[1-4] only" in found.message) == ("ok", True)

@@ -57,7 +57,7 @@ def test_each_line_that_is_missing_is_named_with_the_line_to_add(config: dict[st
         ("PrologFlags", "Alloc", "Alloc,DeferBatch"),
         ("SchedulerParameters", "bf_interval=1", "bf_interval=1,nohold_on_prolog_fail"),
         ("JobSubmitPlugins", "throttle", "throttle,lua"),
-        ("JobRequeue", "0", "1"),
+        ("HealthCheckInterval", "60", "300"),
     ],
 )
 def test_values_are_joined(name: str, has: str, remedy: str) -> None:

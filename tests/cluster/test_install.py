@@ -1,0 +1,196 @@
+"""`slurm-plugin site install` on a real Slurm of a site that has hooks and a job_submit.lua of its own."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_plugin.sandbox import Sandbox
+from tests.cluster import jobs
+from tests.cluster.etc import Etc
+from tests.cluster.jobs import Job, reasons
+
+pytestmark = pytest.mark.cluster
+
+OWN_LUA = """
+function slurm_job_submit(job, partitions, uid)
+  if job.comment and string.find(job.comment, "forbidden", 1, true) then
+    slurm.log_user("the site does not want this job")
+    return slurm.ERROR
+  end
+  job.admin_comment = "account=a"
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job, record, partitions, uid)
+  return slurm.SUCCESS
+end
+"""
+
+
+class Site:
+    """A site as it was before us, with hooks that write down that they ran."""
+
+    def __init__(self, box: Sandbox, etc: Etc) -> None:
+        self.box, self.etc = box, etc
+        self.at = box.directory / "etc/slurm"
+        self.log = box.directory / "log/own-hooks"
+        box.run(["slurm-plugin", "site", "uninstall", "--apply"], user="root")  # what `sandbox up` wrote by hand
+        etc.reconfigure()
+        self.call("uninstall", "--apply")
+        (self.at / "own").mkdir()
+        say = f'echo "$0 $SLURMD_NODENAME" >>{self.log}'
+        refuse = 'case "$SLURM_JOB_COMMENT" in *sick*) exit 3 ;; esac'
+        self.log.touch()
+        etc.settings(
+            Prolog=etc.program("own/prolog", f"{say}\n{refuse}"),
+            Epilog=etc.program("own/epilog", say),
+            TaskProlog=etc.program("own/task_prolog", "printf 'export OWN=yes'"),
+            EpilogSlurmctld=etc.program("own/epilog_slurmctld", "exit 0"),
+            SchedulerParameters="batch_sched_delay=0,sched_min_interval=0,bf_interval=1",
+            PrologFlags="Alloc",
+            SlurmdTimeout="300",  # longer than our guards need, as a site's is
+            HealthCheckInterval="",
+            HealthCheckNodeState="",
+            JobSubmitPlugins="all_partitions,lua",
+        )
+        (self.at / "job_submit.lua").write_text(OWN_LUA)
+        (self.at / "slurm.conf.before-slurm_plugin").unlink()
+        etc.restart()
+        self.before = self.files()
+
+    def files(self) -> dict[str, bytes]:
+        """All of /etc/slurm, but for the site file."""
+        paths = [path for path in self.at.rglob("*") if path.is_file() and path.name != "slurm_plugin.yaml"]
+        return {str(path.relative_to(self.at)): path.read_bytes() for path in paths}
+
+    def call(self, *words: str, code: int = 0) -> dict[str, Any]:
+        """`slurm-plugin site ... --json`, as root on the controller; the object it prints."""
+        done = self.box.run(["slurm-plugin", "site", *words, "--json"], user="root", check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def ran(self) -> set[str]:
+        """What the site's hooks wrote since the last call: hook and node."""
+        said = {line.removeprefix("/etc/slurm/own/") for line in self.log.read_text().splitlines()}
+        self.log.write_text("")
+        return said
+
+    def tell(self) -> None:
+        """What the last lines of `site install` say."""
+        self.etc.restart()
+        self.etc.reconfigure()
+
+
+@pytest.fixture
+def site(cluster: Sandbox, tmp_path: Path) -> Iterator[Site]:
+    """The site, with nothing of ours in it."""
+    etc = Etc(cluster, tmp_path / "etc")
+    spool = cluster.directory / "spool"
+    try:
+        yield Site(cluster, etc)
+    finally:
+        (spool / "lock").unlink(missing_ok=True)
+        etc.put_back()
+        (cluster.directory / "log/own-hooks").unlink()
+
+
+def run(site: Site, name: str) -> Job:
+    """A job of ours on both nodes, which prints what TaskProlog gave it."""
+    return jobs.submit(site.box, name, command="sh -c 'echo own $OWN rank $RANK'", launch="task", retries=1)
+
+
+def test_installed_beside_a_sites_own_and_taken_back(site: Site) -> None:
+    """Nothing changes unasked; then both verdicts count, the site's first; then the site is what it was, whole."""
+    plan = site.call("install")
+    assert site.files() == site.before
+    assert not plan["by_hand"]
+    assert {change["action"] for change in plan["changes"]} == {"make", "change"}
+    site.call("install", "--apply")
+    site.tell()
+    assert site.call("check")["changes"] == []
+
+    job = run(site, "installed")
+    assert job.end() == "COMPLETED", job.log
+    hooks = {f"{hook} {node}" for hook in ("prolog", "epilog") for node in job.nodes}
+    job.until(
+        lambda: hooks <= {line.removeprefix("/etc/slurm/own/") for line in site.log.read_text().splitlines()}, "epilog"
+    )
+    assert sorted(line for line in job.log.splitlines() if line.startswith("own")) == [
+        f"own yes rank {rank}" for rank in range(8)
+    ]
+    assert "AdminComment=account=a sp1:" in site.box.run(["scontrol", "show", "job", str(job.id)]).stdout
+
+    refused = site.box.run(["sbatch", "--comment=forbidden", "--wrap=true"], check=False)
+    assert refused.returncode == 1
+    assert "the site does not want this job" in refused.stderr
+
+    site.box.break_node("n1", "gpu-missing")
+    job = run(site, "ours")
+    assert job.end() == "COMPLETED"
+    assert "n1" not in job.nodes
+    assert reasons(site.box)["n1"].startswith("slurm_plugin: gpu-check")
+    site.box.heal_node("n1", resume=True)
+
+    site.call("uninstall", "--apply")
+    site.etc.reconfigure()
+    site.call("uninstall", "--apply")
+    after = site.files()
+    assert after.pop("slurm.conf.before-slurm_plugin")
+    assert after == site.before
+    assert not (site.at / "slurm_plugin").exists()
+    site.ran()
+    assert site.box.run(["srun", "-N1", "-w", "n2", "sh", "-c", "echo $OWN"]).stdout == "yes\n"
+    assert "prolog n2" in site.ran()
+
+
+def test_the_sites_prolog_says_no(site: Site) -> None:
+    """Its exit code drains the node, and nothing of ours is asked."""
+    site.call("install", "--apply")
+    site.tell()
+    site.box.run(["srun", "-N1", "-w", "n1", "--comment=sick", "true"], check=False)
+    job_reasons = reasons(site.box)
+    assert job_reasons == {"n1": "Prolog error"}
+    site.box.heal_node("n1", resume=True)
+
+
+def test_the_version_before(site: Site) -> None:
+    """A canary, then the whole; back to the canary, and forward again. Jobs of ours keep the files in place."""
+    settings = site.at / "slurm_plugin/compiled.json"
+    site.call("install", "--canary", "n[1-2]", "--apply")
+    site.tell()
+    trial = settings.read_bytes()
+    assert json.loads(trial)["canary"] == "n[1-2]"
+    found = site.call("check")
+    assert {finding["verdict"] for finding in found["findings"]} == {"ok"}
+
+    site.box.break_node("n3", "gpu-missing")
+    site.box.break_node("n1", "gpu-missing")
+    job = jobs.submit(site.box, "canary", nodes=5, command="sleep 300", retries=1)
+    job.until(lambda: "would be drained" in site.box.run(["scontrol", "show", "node", "n1"]).stdout, "the remark")
+    assert reasons(site.box) == {}
+    for node in ("n1", "n3"):
+        site.box.heal_node(node)
+
+    plan = site.call("install", "--apply")
+    assert {Path(change["path"]).name for change in plan["changes"] if ".previous" not in change["path"]} == {
+        "compiled.json"
+    }
+    whole = settings.read_bytes()
+    assert b"canary" not in whole
+    site.call("rollback", "--apply")
+    assert settings.read_bytes() == trial
+    site.call("rollback", "--apply")
+    assert settings.read_bytes() == whole
+
+    site.call("uninstall", "--apply")
+    site.etc.reconfigure()
+    (notice,) = site.call("uninstall", "--apply")["notices"]
+    assert f"job {job.id} of ours is not over" in notice
+    assert settings.exists()
+    site.box.run(["scancel", str(job.id)])
+    job.end()
+    site.call("uninstall", "--apply")
+    assert not settings.exists()

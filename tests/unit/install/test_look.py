@@ -1,0 +1,145 @@
+"""What stands on a machine: found without a word from Slurm, and with what Slurm says."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from slurm_plugin.errors import MissingError, UsageError
+from slurm_plugin.install import look
+from slurm_plugin.install.standing import Standing
+from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.slurm import Slurm, SlurmError
+from slurm_plugin.slurm.releases import RELEASES
+
+
+@dataclass
+class Door:
+    """A Slurm with these settings and jobs."""
+
+    settings: dict[str, str] | None = None
+    comments: dict[int, tuple[str, str]] = field(default_factory=dict)  # job -> comment, state
+
+    def config(self) -> dict[str, str]:
+        """Raises where there is none."""
+        if self.settings is None:
+            raise SlurmError("away")
+        return self.settings
+
+    def jobs(self) -> dict[int, Any]:
+        """All of them."""
+        return {
+            number: SimpleNamespace(id=number, comment=comment, state=state)
+            for number, (comment, state) in self.comments.items()
+        }
+
+
+@dataclass
+class Machine:
+    """Directories of a machine, below a temporary one."""
+
+    at: Path
+
+    def look(self, text: str = "", door: Door | None = None, role: str | None = None) -> Standing:
+        """What stands there with this slurm.conf."""
+        conf = self.at / "slurm.conf"
+        conf.write_text(text)
+        config = SiteConfig(spool_directory=str(self.at / "spool"))
+        return look.standing(str(self.at / "root"), str(conf), role, config, cast("Slurm | None", door))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """An empty one."""
+    return Machine(tmp_path)
+
+
+def test_files_and_their_owners(machine: Machine) -> None:
+    """Below the site directory, the version before, beside slurm.conf; nothing else."""
+    for name in ("root/hooks/prolog", "root.previous/a", "job_submit.lua", "other", "spool/lock"):
+        (machine.at / name).parent.mkdir(parents=True, exist_ok=True)
+        (machine.at / name).write_text(name)
+    os.chown(machine.at / "job_submit.lua", 20001, 20002)
+    (machine.at / "job_submit.lua").chmod(0o640)
+    found = machine.look("a=1\n")
+    assert sorted(path.removeprefix(f"{machine.at}/") for path in found.entries) == [
+        "job_submit.lua", "root", "root.previous", "root.previous/a", "root/hooks", "root/hooks/prolog", "slurm.conf",
+        "spool", "spool/lock",
+    ]  # fmt: skip
+    script = found.entries[found.lua]
+    assert (script.content, script.mode, script.uid, script.gid) == (b"job_submit.lua", 0o640, 20001, 20002)
+
+
+def test_which_machine_it_is(machine: Machine) -> None:
+    """A host that SlurmctldHost names is a controller, unless it is said what it is."""
+    host = os.uname().nodename
+    assert machine.look(f"SlurmctldHost={host}(10.0.0.1)\nSlurmctldHost=other\n").controllers == (host, "other")
+    assert machine.look(f"SlurmctldHost={host}\n").controller
+    assert not machine.look("SlurmctldHost=other\n").controller
+    assert machine.look("SlurmctldHost=other\n", role="controller").controller
+
+
+def test_slurms_user(machine: Machine) -> None:
+    """By name or number, root where nobody is named; one that this machine does not know is not guessed."""
+    assert machine.look("SlurmUser=daemon\n").spool_owner == (1, 1)
+    assert machine.look("SlurmUser=1\n").spool_owner == (1, 1)
+    assert machine.look().spool_owner == (0, 0)
+    assert machine.look("SlurmUser=nobody-knows\n").spool_owner is None
+
+
+def test_files_that_slurm_conf_includes(machine: Machine) -> None:
+    """Beside it, or where they say; one that is not there is known to be missing."""
+    (machine.at / "more.conf").write_text("Prolog=/a\n")
+    found = machine.look("include more.conf\ninclude /none/x\n").included
+    assert found == {"more.conf": "Prolog=/a\n", "/none/x": None}
+
+
+def test_a_hook_that_runs_ours(machine: Machine) -> None:
+    """The site's script names it."""
+    (machine.at / "own").write_text(f"#!/bin/sh\nexec {machine.at}/root/hooks/prolog\n")
+    (machine.at / "other").write_text("#!/bin/sh\n")
+    assert machine.look(f"Prolog={machine.at}/own\nEpilog={machine.at}/other\n").leading == {"Prolog"}
+
+
+def test_the_release(machine: Machine) -> None:
+    """As slurmctld says; unknown where it does not answer."""
+    assert machine.look(door=Door({"SLURM_VERSION": "24.11.5"})).release == RELEASES[1]
+    assert machine.look(door=Door()).release is None
+
+
+def test_who_needs_it(machine: Machine) -> None:
+    """A daemon that has not read slurm.conf again, a job of ours, or who knows."""
+    assert machine.look().in_use == machine.look(door=Door()).in_use == (
+        "slurmctld does not answer, so who needs it is not known"
+    )  # fmt: skip
+    hook = f"{machine.at}/root/hooks/prolog"
+    assert machine.look(door=Door({"Prolog[0]": hook})).in_use.startswith(f"slurmctld has Prolog[0]={hook} until")
+    jobs = {
+        9: ("[sp1;retries=1]", "RUNNING"),
+        8: ("x [sp1;]", "PENDING"),
+        1: ("[sp1;]", "COMPLETED"),
+        2: ("", "RUNNING"),
+    }
+    assert machine.look(door=Door({"a": ""}, jobs)).in_use == "job 8 and 1 more of ours is not over"
+    assert machine.look(door=Door({"a": ""}, {1: ("[sp1;]", "COMPLETED")})).in_use == ""
+
+
+def test_without_slurm_conf(machine: Machine) -> None:
+    """What was looked for, and the way round."""
+    with pytest.raises(MissingError, match=r"slurm\.conf is not there: /none\n  try --slurm-conf PATH"):
+        look.standing("/root/x", "/none", None, SiteConfig(), None)
+
+
+def test_a_link_to_slurm_conf(machine: Machine) -> None:
+    """The file is changed, Slurm looks beside the link; a site directory behind a link is refused."""
+    (machine.at / "real").mkdir()
+    (machine.at / "real/slurm.conf").write_text("")
+    (machine.at / "slurm.conf").symlink_to("real/slurm.conf")
+    found = machine.look()
+    assert (found.conf, found.lua) == (f"{machine.at}/real/slurm.conf", f"{machine.at}/job_submit.lua")
+    (machine.at / "root").symlink_to("real")
+    with pytest.raises(UsageError, match="/root is neither a file nor a directory"):
+        machine.look()
