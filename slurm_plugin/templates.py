@@ -4,6 +4,7 @@ A site's own stand in `templates/` of the site directory and take the place of o
 ours can still be extended. Root must own them: they become scripts of every user, and root's hooks.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -77,7 +78,7 @@ class _Tracing(Extension):
 def environment(site: Path | None = None, *, traced: bool = False) -> Environment:
     """The Jinja environment of every template; the filter `sh` quotes a word for a POSIX shell."""
     ours = FileSystemLoader(templates_directory())
-    theirs: list[BaseLoader] = [_Trusted(site)] if site is not None and site.is_dir() else []
+    theirs: list[BaseLoader] = [_Trusted(site)] if site is not None and _is_there(site) else []
     jinja = Environment(
         loader=ChoiceLoader([*theirs, ours, PrefixLoader({SHIPPED: ours})]),
         undefined=StrictUndefined,
@@ -90,6 +91,19 @@ def environment(site: Path | None = None, *, traced: bool = False) -> Environmen
     jinja.filters["sh"] = shlex.quote
     jinja.filters["bash"] = bash
     return jinja
+
+
+def _is_there(site: Path) -> bool:
+    """Whether a site has templates. Raises UsageError where it has, and they cannot be read here."""
+    try:
+        with os.scandir(site):
+            return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise UsageError(
+            f"{site}: {error.strerror}; a site's templates are for all to read\n  run: chmod -R go+rX {site}"
+        ) from error
 
 
 def render(name: str, *, site: Path | None = SITE_DIRECTORY, **values: object) -> str:
@@ -116,6 +130,12 @@ def _rendered(jinja: Environment, name: str, values: dict[str, object]) -> str:
     except TemplateNotFound as error:
         raise UsageError(
             f"the template {name}: found no {error.name}\n  ours are in {templates_directory()}"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}\n  run: chmod go+r {error.filename}") from error
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:  # of an expression, or of its encoding
+        raise UsageError(
+            f"the template {name}: {error}\n  compare it with ours: {templates_directory() / name}"
         ) from error
     except TemplateError as error:
         where = f"{getattr(error, 'filename', None) or name}, line {getattr(error, 'lineno', '?')}"

@@ -27,6 +27,7 @@ from slurm_plugin.slurm.releases import Release
 # as long as a node of its does not answer).
 FEW, FEW_EVERY_S, MANY_EVERY_S = 8, 0.25, 1.0
 FRESH_S, FRESH_EVERY_S = 1.0, 0.1
+REST = 3.0  # times what a look took: squeue has slurmctld send all of its jobs, and a busy one is left alone longer
 SOON_S = 0.001
 QUIET_AFTER_S, QUIET_EVERY_S = 15.0, 5.0
 
@@ -97,6 +98,7 @@ def _empty(
     named: set[int] = set()
     release = _release(door)
     while waiting := list(spool.entries(directory)):
+        began = clock()
         with _tried_again():
             jobs = door.jobs([ended.job_id for ended in waiting])
             wants = {ended: after_run.wants(jobs.get(ended.job_id)) for ended in waiting}
@@ -110,6 +112,7 @@ def _empty(
             for ended in waiting:
                 if ended is not latest[ended.job_id]:  # a run before: its nodes say nothing about the last one
                     spool.remove(directory, ended)
+                    pending.pop(ended.job_id, None)  # it was pending before the last one began
                     continue
                 job = jobs.get(ended.job_id)
                 if job and job.state in WAITING:
@@ -134,7 +137,8 @@ def _empty(
         if (waiting, len(pending)) != before:
             before, changed = (waiting, len(pending)), clock()
         settled = [settle_s - (clock() - since) for since, settle_s in pending.values()]
-        _rest(directory, waiting, _pause(len(waiting), clock() - changed, settled), sleep)
+        least_s = REST * (clock() - began)
+        _rest(directory, waiting, _pause(len(waiting), clock() - changed, least_s, settled), sleep)
 
 
 def _release(door: Slurm) -> Release:
@@ -146,14 +150,17 @@ def _release(door: Slurm) -> Release:
     return known or max(releases.RELEASES, key=lambda release: release.settle_s)
 
 
-def _pause(waiting: int, quiet_s: float, settled: Iterable[float]) -> float:
-    """Seconds until the next look. `settled`: in how many seconds each pending job has settled."""
+def _pause(waiting: int, quiet_s: float, least_s: float, settled: Iterable[float]) -> float:
+    """Seconds until the next look, `least_s` or more but for a job that has settled by then.
+
+    `settled`: in how many seconds each pending job has.
+    """
     if quiet_s > QUIET_AFTER_S:
         return QUIET_EVERY_S
     if waiting > FEW:
-        return MANY_EVERY_S
+        return max(MANY_EVERY_S, least_s)
     usual = FEW_EVERY_S if quiet_s > FRESH_S else FRESH_EVERY_S
-    return min([usual, *(max(seconds, SOON_S) for seconds in settled if seconds > 0)])
+    return min([max(usual, least_s), *(max(seconds, SOON_S) for seconds in settled if seconds > 0)])
 
 
 def _rest(directory: Path, waiting: Sequence[Ended], seconds: float, sleep: Callable[[float], None]) -> None:

@@ -55,7 +55,10 @@ def test_the_one_that_can_start_runs(cluster: Sandbox) -> None:
         assert ended(cluster, ids) == ["CANCELLED", "COMPLETED", "CANCELLED"]
         assert ran(cluster, "any-one") == [[str(ids[1]), "2"]]
         log = ((cluster.home("alice") / "any-one") / f"{ids[1]}.out").read_text()
-        assert f"[slurm_plugin] this job runs; cancelled: {ids[0]}, {ids[2]}, with which it was submitted" in log
+        assert (
+            f"[slurm_plugin] this job runs, and not those with which it was submitted (any_of): {ids[0]}, {ids[2]}"
+            in log
+        )
     finally:
         cluster.run(["scancel", blocker])
 

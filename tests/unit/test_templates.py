@@ -1,5 +1,6 @@
 """Templates: a site's own in the place of ours, and where each line of a script comes from."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from slurm_plugin import templates
 from slurm_plugin.errors import UsageError
+from slurm_plugin.modes import MODES
 
 VALUES = {
     "directives": ("--nodes=2", "--time=5"), "job": "j", "mode": "single", "nodes": 2, "slots": 1, "source": "JOB.yaml",
@@ -49,13 +51,16 @@ def test_in_the_place_of_ours(tmp_path: Path) -> None:
     assert templates.render("job/script.sh.j2", site=tmp_path, **VALUES).startswith("base ")
 
 
-def test_a_block_of_ours(tmp_path: Path) -> None:
-    """A site adds what it needs and keeps the rest, ours under another name."""
+@pytest.mark.parametrize("mode", MODES)
+def test_a_block_of_ours(tmp_path: Path, mode: str) -> None:
+    """A site adds what it needs to every mode and keeps the rest, ours under another name."""
     text = '{% extends "shipped/job/base.sh.j2" %}\n{% block environment %}\nmodule load cuda\n{% endblock %}\n'
     own(tmp_path, "job/base.sh.j2", text)
-    script = templates.render("job/single.sh.j2", site=tmp_path, **VALUES)
-    assert "\nmodule load cuda\n" in script
-    assert script.replace("module load cuda\n", "") == templates.render("job/base.sh.j2", site=None, **VALUES)
+    script = templates.render(f"job/{mode}.sh.j2", site=tmp_path, **VALUES)
+    assert script.count("\nmodule load cuda\n") == 1
+    assert [*filter(None, script.replace("module load cuda\n", "").split("\n"))] == [
+        *filter(None, templates.render(f"job/{mode}.sh.j2", site=None, **VALUES).split("\n"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +69,9 @@ def test_a_block_of_ours(tmp_path: Path) -> None:
         ("one\n{{ nothing }}\n", "'nothing' is undefined"),
         ("one\n{% endfor %}\n", "line 2: Encountered unknown tag 'endfor'"),
         ('{% extends "job/none.j2" %}\n', "found no job/none.j2"),
+        ("{{ retries + options }}\n", "unsupported operand"),
+        ("{{ 1 // 0 }}\n", "division"),
+        ('{% extends "job/single.sh.j2" %}\n', "recursion"),
     ],
 )
 def test_a_mistake(tmp_path: Path, text: str, said: str) -> None:
@@ -90,6 +98,27 @@ def test_one_that_others_can_change(tmp_path: Path, what: str) -> None:
     with pytest.raises(UsageError, match="can be changed by others than root") as caught:
         templates.render("job/single.sh.j2", site=tmp_path, **VALUES)
     assert "chmod go-w" in str(caught.value)
+
+
+def test_one_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a file nor the directory is passed over: the site's lines would be missing."""
+    file = own(tmp_path, "job/single.sh.j2", "true\n")
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jinja2.loaders.open", refused, raising=False)
+        with pytest.raises(UsageError, match=r"single.sh.j2: Permission denied\n  run: chmod go\+r"):
+            templates.render("job/single.sh.j2", site=tmp_path, **VALUES)
+    templates.environment.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(templates.os, "scandir", refused)
+        with pytest.raises(UsageError, match="a site's templates are for all to read"):
+            templates.render("job/single.sh.j2", site=tmp_path, **VALUES)
+    file.write_bytes(b"\xff\n")
+    with pytest.raises(UsageError, match="can't decode byte"):
+        templates.render("job/single.sh.j2", site=tmp_path, **VALUES)
 
 
 def test_where_lines_come_from(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The controller's worker: each entry to its end, whatever Slurm answers meanwhile."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,11 +46,32 @@ def test_how_long_it_settles(tmp_path: Path, version: str, second: float, settle
     spool.put(tmp_path, ENDED)
     door = FakeSlurm([given_job()], [node("n1"), BAD])
     door.settings["SLURM_VERSION"] = version
-    clock = Clock()
+    clock = Clock(lambda _: times.append((clock.now - start, len(door.changes))))
+    times: list[tuple[float, int]] = []
     clock.now = start = 1000.0 + second
     serve(tmp_path, door, clock)
     assert door.changes[-1] == ("update_job", 7, {"StartTime": "now"})
-    assert settle_s <= clock.now - start < settle_s + 0.05 + worker.FEW_EVERY_S  # after which it looks once more
+    started_s = max((after_s for after_s, changes in times if changes < 2), default=0.0)
+    late_s = 0.05 if settle_s else worker.FRESH_EVERY_S + 0.05
+    assert settle_s <= started_s < settle_s + late_s
+
+
+def test_a_slow_controller_is_asked_less_often(tmp_path: Path) -> None:
+    """Three times what a look takes is left to it, however few jobs there are; one that has settled is no less due."""
+    spool.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(state="COMPLETING")], [node("n1"), BAD])
+    answer, clock = door.jobs, Clock()
+
+    def jobs(job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
+        clock.now += 0.2
+        if len(clock.sleeps) == 8:
+            door.known_jobs[7] = given_job()
+        return answer(job_ids)
+
+    door.jobs = jobs  # type: ignore[method-assign]
+    serve(tmp_path, door, clock)
+    assert clock.sleeps[:8] == [pytest.approx(worker.REST * 0.2)] * 8
+    assert door.changes[-1] == ("update_job", 7, {"StartTime": "now"})
 
 
 def test_settling_begins_when_it_is_pending(tmp_path: Path) -> None:
