@@ -1,6 +1,7 @@
 """`slurm-plugin forecast`: when a job spec's job would start."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from slurm_plugin import asked, siteconfig, submit
 from slurm_plugin.cli.jobs import config_option, flags_if_it_can_say, read_specs, spec_argument, spec_name
 from slurm_plugin.errors import UsageError
 from slurm_plugin.forecast import Answer, Wanted, of_partitions
-from slurm_plugin.slurm import Slurm, SlurmError, connect
+from slurm_plugin.slurm import Node, Slurm, SlurmError, connect
 from slurm_plugin.spec import Spec
+from slurm_plugin.spec.kinds import joined
 
 
 @click.command()
@@ -24,19 +26,19 @@ def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
     specs = read_specs(spec_file, settings, flags_if_it_can_say)
     site, door = submit.here(settings), connect()
     submit.check_directories(specs[0], site)
-    answers = [_asked(spec, submit.build(spec, site, spec_name(spec_file)), door) for spec in specs]
+    try:
+        there = door.nodes([])
+        answers = [_asked(spec, submit.build(spec, site, spec_name(spec_file)), door, there) for spec in specs]
+    except SlurmError as error:  # nobody can tell: that is no word on its start
+        raise UsageError(str(error)) from error
     for answer in answers:
         click.echo(json.dumps(answer.record()) if as_json else "\n".join(answer.lines()))
     return int(all(answer.found.start_time is None for answer in answers))
 
 
-def _asked(spec: Spec, job: submit.Submission, door: Slurm) -> Answer:
-    """What Slurm says of one job. Raises UsageError where nobody can tell: that is no word on its start."""
-    try:
-        found = door.forecast(job.script, arguments=job.arguments, directory=job.directory)
-        there = door.nodes([])
-    except SlurmError as error:
-        raise UsageError(str(error)) from error
-    partitions = (found.partition,) if found.partition else ()
+def _asked(spec: Spec, job: submit.Submission, door: Slurm, there: Mapping[str, Node]) -> Answer:
+    """What Slurm says of one job. Raises SlurmError."""
+    found = door.forecast(job.script, arguments=job.arguments, directory=job.directory)
+    partitions = tuple(filter(None, (found.partition or joined(spec.partition)).split(",")))
     wanted = Wanted(spec.name, asked.node_count(spec), partitions)
     return Answer(wanted, found, of_partitions(there, partitions), datetime.now(UTC))

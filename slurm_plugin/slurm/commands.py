@@ -33,6 +33,8 @@ _AWAY = re.compile(
     "Unable to contact slurm controller|Unexpected message received|Socket timed out|Zero Bytes were transmitted"
     "|[Cc]ommunication connection failure|in standby mode|Connection (?:refused|reset)"
 )
+_WOULD_NOT = "allocation failure: "  # how sbatch --test-only begins what slurmctld says against a job
+_BROKEN = re.compile("[Aa]uthentication|[Cc]ommunication|[Mm]unge|timed out")  # nothing of the job's
 _NOT_SENT = re.compile("connect failure|Connection refused|in standby mode")
 # What an update of a job says in an INACTIVE partition, on 22.05, 24.11 and 26.05, after all of it was done.
 _DONE = "Requested partition configuration not available now"
@@ -215,8 +217,8 @@ class Commands:
 
     def _forecast(self, command: Command) -> Forecast:
         (result,) = self._run([command], time.monotonic() + self._deadline_s)
-        if result.code and not _AWAY.search(result.err):
-            return Forecast(refused=result.err.strip() or f"exit code {result.code}, no message")
+        if result.code and _WOULD_NOT in result.err and not (_AWAY.search(result.err) or _BROKEN.search(result.err)):
+            return Forecast(refused=result.err.strip())
         self._checked("sbatch", result, purpose.FORECAST)
         found = records.forecast(result.err)
         if found is None:

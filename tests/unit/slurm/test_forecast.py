@@ -48,6 +48,22 @@ def test_refused(commands: Bin) -> None:
     assert connect(str(commands.directory)).forecast("") == Forecast(refused=NO_NODES.strip())
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("", 137),
+        ("sbatch: fatal: out of memory\n", 1),
+        ("allocation failure: Protocol authentication error\n", 1),
+        ("allocation failure: Slurm temporarily unable to accept job, sleeping and retrying: timed out\n", 1),
+    ],
+)
+def test_nobody_could_tell(commands: Bin, said: str, code: int) -> None:
+    """What goes wrong on the way is no word on the job."""
+    commands.recorded("sbatch", "", said, code)
+    with pytest.raises(SlurmError, match="could not ask when the job would start"):
+        connect(str(commands.directory)).forecast("")
+
+
 def test_no_answer(commands: Bin) -> None:
     """A controller that is away says nothing of the job, nor does an sbatch that says no time."""
     commands.recorded("sbatch", "", "sbatch: error: Unable to contact slurm controller (connect failure)\n", 1)

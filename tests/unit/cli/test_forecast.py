@@ -1,0 +1,60 @@
+"""`slurm-plugin forecast`: a spec and each of its alternatives, with a stand-in for the door."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.__main__ import main
+from slurm_plugin.cli import forecast
+from slurm_plugin.slurm import Forecast
+from tests.fakes import FakeSlurm, node
+
+SPEC = "name: a\nmode: pytorch\nnodes: 2\ncommand: x\n"
+
+
+class Door(FakeSlurm):
+    """Refuses every job."""
+
+    def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
+        """As Slurm does where a partition has too few nodes."""
+        super().forecast(script)
+        self.questions.append(("forecast", ()))
+        return Forecast(refused="allocation failure: x")
+
+
+@pytest.fixture
+def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Door:
+    """Two partitions; the specs stand in a directory of the test's own, and no machine has this site."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yaml").write_text("command: /nonexistent/slurm-plugin\n")
+    monkeypatch.setenv("SLURM_PLUGIN_CONFIG", str(tmp_path / "site.yaml"))
+    nodes = [node("n1", "DRAIN", partitions=("gpu",)), node("n2", partitions=("cpu",)), node("n3", partitions=("cpu",))]
+    made = Door(nodes=nodes)
+    monkeypatch.setattr(forecast, "connect", lambda: made)
+    return made
+
+
+def test_a_refused_job_counts_the_nodes_that_it_asked_for(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slurm names no partition then; the spec does."""
+    Path("job.yaml").write_text(f"{SPEC}partition: [gpu]\n")
+    assert main(["forecast", "job.yaml"]) == 1
+    assert "asked for: 2 node(s); in gpu: 1 out of service" in capsys.readouterr().out
+
+
+def test_each_alternative(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    """One answer each; the nodes are asked for once."""
+    Path("job.yaml").write_text(f"{SPEC}any_of: [{{partition: gpu}}, {{partition: cpu, nodes: 3}}, {{nodes: 4}}]\n")
+    assert main(["forecast", "--json", "job.yaml"]) == 1
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(each["states"]["idle"]) for each in answers] == [0, 2, 2]
+    assert [question for question, _ in door.questions] == ["nodes", "forecast", "forecast", "forecast"]
+
+
+def test_nobody_can_tell(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2: that is not the same as that it would not start."""
+    Path("job.yaml").write_text(SPEC)
+    door.refusals["forecast", None] = 1
+    assert main(["forecast", "job.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("slurm-plugin: ")
