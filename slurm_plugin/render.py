@@ -1,15 +1,26 @@
 """A job spec becomes an sbatch script: directives by sbatch's own rules, the rest from `templates/job/`."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import Any, Final, NamedTuple
 
 from slurm_plugin import asked, durations, templates
 from slurm_plugin.directive import directive
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, Shape
 from slurm_plugin.spec import Spec, passed, resources
+from slurm_plugin.yamltext import Path
+
+# Of the flags that make a job recover, the key that asks for each.
+_FLAGS: Final[Mapping[str, Path]] = {
+    "open-mode": (),
+    "requeue": ("retries",),
+    "no-requeue": ("retries",),
+    "no-kill": ("spares",),
+    "signal": ("grace",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,29 +34,55 @@ class Site:
 
 def script(spec: Spec, site: Site, source: str = "JOB.yaml") -> str:
     """The batch script; `source` names the spec's file in a comment."""
+    return templates.render(_template(spec), **_values(spec, site, source))
+
+
+class Line(NamedTuple):
+    """A line of the script: the template's `FILE:LINE`, and the key of the spec that it says, empty for none."""
+
+    text: str
+    template: str
+    key: Path
+
+
+def lines(spec: Spec, site: Site, source: str = "JOB.yaml") -> list[Line]:
+    """The lines of `script`, each with what it comes from."""
+    keys = {f"#SBATCH {text}": key for key, text in _keyed(spec, working_directory(spec, site))}
+    keys |= {
+        f"export {name}={templates.bash(value)}".partition("\n")[0]: ("env", name) for name, value in spec.env.items()
+    }
+    traced = templates.traced(_template(spec), **_values(spec, site, source))
+    return [Line(text, place, keys.get(text, ())) for text, place in traced]
+
+
+def _template(spec: Spec) -> str:
+    return f"job/{spec.mode}.sh.j2"
+
+
+def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
+    """What a template may name."""
     shape = replace(spec.shape, root=site.root)
     launch = MODES[spec.mode].launch(spec.words, shape)
     workdir = working_directory(spec, site)
-    return templates.render(
-        f"job/{spec.mode}.sh.j2",
-        directives=tuple(directives(spec, workdir)),
-        job=spec.name,
-        mode=spec.mode,
-        nodes=spec.nodes,
-        slots=spec.slots,
-        source=shlex.quote(source) if source.isprintable() else "JOB.yaml",
-        cpus=_cpus(spec),
-        env=tuple(spec.env.items()),
-        workdir=workdir,
-        note=launch.note,
-        launch=launch.shown if launch.argv != spec.words else "",
-        slurm_plugin=site.command,
-        retries=spec.retries,
-        infiniband=spec.infiniband,
-        checkpoint=_absolute(workdir, spec.checkpoint) if spec.checkpoint else "",
-        options=tuple(_options(spec, shape)),
-        command=" ".join(map(templates.bash, spec.words)),
-    )
+    return {
+        "directives": tuple(directives(spec, workdir)),
+        "job": spec.name,
+        "mode": spec.mode,
+        "nodes": spec.nodes,
+        "slots": spec.slots,
+        "source": shlex.quote(source) if source.isprintable() else "JOB.yaml",
+        "cpus": _cpus(spec),
+        "env": tuple(spec.env.items()),
+        "workdir": workdir,
+        "note": launch.note,
+        "launch": launch.shown if launch.argv != spec.words else "",
+        "slurm_plugin": site.command,
+        "retries": spec.retries,
+        "infiniband": spec.infiniband,
+        "checkpoint": _absolute(workdir, spec.checkpoint) if spec.checkpoint else "",
+        "options": tuple(_options(spec, shape)),
+        "command": " ".join(map(templates.bash, spec.words)),
+    }
 
 
 def working_directory(spec: Spec, site: Site) -> str:
@@ -87,19 +124,24 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
 
 def directives(spec: Spec, workdir: str) -> Iterator[str]:
     """The options of sbatch for a spec, as an #SBATCH line has them; `workdir` empty: where it is submitted."""
-    yield directive("job-name", spec.name)
-    yield directive("nodes", asked.node_count(spec))
-    yield directive("ntasks-per-node", spec.slots)
-    for _, option, value in resources.asked(spec):
-        yield f"--{option}" if value is None else directive(option, value)
+    return (text for _, text in _keyed(spec, workdir))
+
+
+def _keyed(spec: Spec, workdir: str) -> Iterator[tuple[Path, str]]:
+    """The same, each with the key that says it."""
+    yield ("name",), directive("job-name", spec.name)
+    yield ("nodes",), directive("nodes", asked.node_count(spec))
+    yield ("accelerators",), directive("ntasks-per-node", spec.slots)
+    for key, option, value in resources.asked(spec):
+        yield key, f"--{option}" if value is None else directive(option, value)
     if spec.time:
-        yield directive("time", durations.slurm_time(spec.time))
+        yield ("time",), directive("time", durations.slurm_time(spec.time))
     if workdir:
-        yield directive("chdir", workdir)
-    yield directive("output", spec.output)
+        yield ("workdir",), directive("chdir", workdir)
+    yield ("output",), directive("output", spec.output)
     for name, value in asked.flags(spec):
-        yield directive(name, value) if value else f"--{name}"
-    yield directive("comment", passed.comment(spec.sbatch, str(asked.token(spec))))
+        yield _FLAGS[name], directive(name, value) if value else f"--{name}"
+    yield ("retries",), directive("comment", passed.comment(spec.sbatch, str(asked.token(spec))))
 
 
 def _absolute(directory: str, path: str) -> str:

@@ -66,13 +66,17 @@ def check_policy(submission: Submission, config: SiteConfig, environ: Mapping[st
     What only the controller knows (the user's default account, the default partition) is left to it. It holds root to
     nothing, and so does this.
     """
-    if os.geteuid() == 0:
-        return
-    said = facts.asked(submission.script, submission.arguments, environ)
-    verdict = judge.submitted(language.compiled(config.policy), facts.facts(said, own_name()))
-    if verdict.refusals:
-        lines = (f"\n  {refusal.text}" for refusal in verdict.refusals)
+    if refusals := verdict(submission, config, environ).refusals:
+        lines = (f"\n  {refusal.text}" for refusal in refusals)
         raise SlurmPluginError(f"nothing was submitted: the site's policy refuses this job{''.join(lines)}")
+
+
+def verdict(submission: Submission, config: SiteConfig, environ: Mapping[str, str]) -> judge.Verdict:
+    """What the site's policy makes of it here."""
+    if os.geteuid() == 0:
+        return judge.Verdict()
+    said = facts.asked(submission.script, submission.arguments, environ)
+    return judge.submitted(language.compiled(config.policy), facts.facts(said, own_name()))
 
 
 def own_name() -> str:

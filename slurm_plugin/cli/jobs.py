@@ -10,13 +10,14 @@ from typing import Any
 import click
 from rich.console import Console
 
-from slurm_plugin import batchspec, follow, own_command, siteconfig
+from slurm_plugin import batchspec, follow, own_command, siteconfig, templates
 from slurm_plugin import render as rendering
 from slurm_plugin import submit as submission
 from slurm_plugin.cli.progress import display
 from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.explain import explained
 from slurm_plugin.slurm import Slurm, connect
-from slurm_plugin.spec import Spec, load_all
+from slurm_plugin.spec import Spec, load_all, origins
 from slurm_plugin.spec.passed import Known
 from slurm_plugin.yamltext import MAX_BYTES
 
@@ -37,7 +38,8 @@ config_option = click.option(
 @config_option
 @click.option("--alternative", type=click.IntRange(1), metavar="N", help="Of `any_of`: the Nth.  [default: 1]")
 @click.option("--batch", is_flag=True, help="Print the spec itself, as a batch script: see slurm-plugin run.")
-def render(spec_file: str, config: Path | None, alternative: int | None, *, batch: bool) -> None:
+@click.option("--explain", is_flag=True, help="Say of each line which template, key, preset or policy gave it.")
+def render(spec_file: str, config: Path | None, alternative: int | None, *, batch: bool, explain: bool) -> None:
     """Print the sbatch script that JOB.yaml becomes (`-`: the spec on stdin)."""
     site = siteconfig.load(config)
     data = read_file(spec_file)
@@ -53,7 +55,14 @@ def render(spec_file: str, config: Path | None, alternative: int | None, *, batc
         command = own_command.for_scripts("")  # the installed one: what is deployed reads no YAML
         click.echo(batchspec.made(spec, data.decode(), command, spec_file), nl=False)
         return
-    click.echo(rendering.script(spec, submission.here(site), spec_name(spec_file)), nl=False)
+    here, name = submission.here(site), spec_name(spec_file)
+    if explain:
+        where = origins.of(data, name, site.presets, (alternative or 1) - 1)
+        policy = submission.verdict(submission.build(spec, here, name), site, os.environ)
+        shipped = str(templates.templates_directory())
+        click.echo("\n".join(explained(rendering.lines(spec, here, name), where, shipped, policy)))
+        return
+    click.echo(rendering.script(spec, here, name), nl=False)
 
 
 @click.command()
