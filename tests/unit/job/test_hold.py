@@ -100,7 +100,7 @@ class Held:
 
     def keep(self, asked: float = HOUR, action: Action = FAILED, attempt: Attempt = ATTEMPT) -> Action:
         run = Run(7, 0, "main", Allocation((Host("n1", 1),), 7))
-        held = hold.Hold(asked, run, directory=self.directory, site=self.site, door=self.door)
+        held = hold.Hold(asked, run, directory=self.directory, site=self.site, door=self.door, cluster="ours")
         return held.keep(
             attempt,
             action,
@@ -397,3 +397,18 @@ def test_a_note_of_an_earlier_run(held: Held) -> None:
     held.pauses = [lambda: seen.extend(hold.now(each, held.directory) for each in (again, ended)), held.ask("release")]
     held.keep()
     assert seen == [None, None]
+
+
+def test_another_clusters_note(held: Held) -> None:
+    """A job of the same number there may be held in the same directory; only its own cluster takes it for held."""
+    seen: list[bool] = []
+    names = ("ours", "theirs", "")
+
+    def look() -> None:
+        seen.extend(hold.now(RUNNING, held.directory, name) is not None for name in names)
+
+    held.pauses = [look, held.ask("release")]
+    held.keep()
+    assert seen == [True, False, True]
+    (held.directory / hold.STATE).write_text('{"restart": 0, "state": "held"}')
+    assert hold.now(RUNNING, held.directory, "ours") == {"restart": 0, "state": "held"}
