@@ -16,7 +16,7 @@ from slurm_plugin.decide import Action, Attempt, Phase
 from slurm_plugin.job import files, hold
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.run import Run
-from slurm_plugin.slurm import SlurmAwayError
+from slurm_plugin.slurm import Job, SlurmAwayError
 from tests.fake_slurm import FakeSlurm
 from tests.fakes import job
 
@@ -247,6 +247,16 @@ def test_less_time_than_was_asked_for(held: Held, capsys: pytest.CaptureFixture[
     assert "lasts 1 min 0 s: the site allows 1 min 0 s (max_hold)" in capsys.readouterr().out
 
 
+class Counting(FakeSlurm):
+    """Counts how often it is asked for the job."""
+
+    asked = 0
+
+    def job(self, job_id: int) -> Job:
+        self.asked += 1
+        return super().job(job_id)
+
+
 class Clocked:
     """A job held from second 0 on for as long as an hour, which has a time limit; its clock moves at each look."""
 
@@ -257,15 +267,14 @@ class Clocked:
             each if isinstance(each, BaseException) else RUNNING._replace(end_time=datetime.fromtimestamp(each, UTC))
             for each in limits
         ]
-        held.door = FakeSlurm(*answers, SlurmAwayError("asked too often"))
-        self.asked = lambda: len(answers) + 1 - len(held.door.answers)
+        self.door = held.door = Counting(*answers, SlurmAwayError("asked too often"))
 
     def until(self, *seconds: float) -> list[int]:
         """How often the controller was asked before each of these times, at the last of which the hold is over."""
         found: list[int] = []
 
         def moved(to: float) -> None:
-            found.append(self.asked())
+            found.append(self.door.asked)
             self.now = to
 
         self.held.pauses = [lambda to=to: moved(to) for to in seconds]  # type: ignore[misc]

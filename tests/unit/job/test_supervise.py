@@ -1,8 +1,11 @@
 """A run of a job on its first node: what it takes from its environment, and what keeps its program from starting."""
 
 import json
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +210,27 @@ def test_attempts_of_another_cluster_are_not_counted(srun: Path, capsys: pytest.
     assert "attempt 1 of job 7 on n1: restarted because 0\n" in capsys.readouterr().out
     assert json.loads((path / "attempts.jsonl").read_text().splitlines()[-1])["cluster"] == "ours"
     assert json.loads((path / hold.STATE).read_text())["cluster"] == "ours"
+
+
+def test_guards_are_told_whose_they_are(srun: Path) -> None:
+    """The run, the job's directory and the cluster: what tells a later run of the job from another one's."""
+    environ = {**AGAIN, "SLURM_CLUSTER_NAME": "ours"}
+    words = supervisor(srun, FakeSlurm(RUNNING), "--mode=single", "--", "true", environ=environ)._guard()
+    told = _parser().parse_args(words[words.index("guard") :])
+    assert (told.cluster, told.restart, told.directory) == ("ours", 2, f"{srun}/work/.slurm_plugin/7")
+
+
+def test_a_program_that_saves_and_ends_between_two_looks(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was told to before its time limit, and did: that limit is why it ended, and not a failure of its own."""
+    run = Launcher.run
+
+    def told(self: Launcher, *words: Any, **options: Any) -> int:
+        code = run(self, *words, **options)
+        self.told_to_save = time.monotonic()
+        return code
+
+    monkeypatch.setattr(Launcher, "run", told)
+    door = FakeSlurm(RUNNING._replace(end_time=datetime.now(UTC) + timedelta(seconds=60)))
+    found = attempted(srun, door, "--mode=single", "--grace=60", "--", "sh", "-c", "exit 5")
+    why = "the program ran into its time limit, and it left no new checkpoint to go on from"
+    assert found == Action("fail", 5, why)
