@@ -9,7 +9,7 @@
 | did not pass the checks, or failed | some failed, enough are left | yes | again on those that are left |
 | did not pass the checks, or failed | some failed, too few are left | yes | requeue without them |
 | ran into its time limit, with a new checkpoint | | yes | requeue, to go on |
-| ran into its time limit, its checkpoints cannot be read | | yes, not the 4th in a row | requeue, to go on |
+| ran into its time limit, its checkpoints cannot all be read | | yes, not the 4th in a row | requeue, to go on |
 | ran into its time limit | | | fail |
 | hung, or failed with `unconditional` | all fine, or nothing known | yes, not the 4th in a row | again on its nodes |
 | hung, or failed with `unconditional` | all fine, or nothing known | no, or the 4th in a row | fail |
@@ -56,7 +56,7 @@ class Attempt:
     nodes: Mapping[str, Health]  # all nodes of the job, those that did not take part too
     told_to_end: bool = False
     cause: Cause = "itself"
-    progress: bool | None = False  # whether it left a new checkpoint; None: they cannot be read
+    progress: bool | None = False  # whether it left a new checkpoint; None: nobody can tell
     in_a_row: int = 0  # restarts without progress right before this attempt
 
 

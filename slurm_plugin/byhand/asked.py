@@ -70,12 +70,20 @@ def known(door: Slurm, job_id: int, directory: Path) -> Known:
         workdir = work_directory(door, job_id) or directory
     except JobNotFoundError:
         found, workdir = None, directory
-    own = workdir / files.OURS / str(job_id)
-    return Known(found, own, files.history(workdir, job_id), hold.now(found, own) if found else None)
+    own, ours = workdir / files.OURS / str(job_id), cluster(door)
+    return Known(found, own, files.history(workdir, job_id, ours), hold.now(found, own, ours) if found else None)
 
 
-def running(word: str) -> tuple[Job, Path]:
-    """The job that a user gave, which runs, and its own directory as it is seen from here.
+def cluster(door: Slurm) -> str:
+    """The name of the cluster that is asked, which tells its jobs from another's; empty where Slurm does not say."""
+    try:
+        return door.config().get("ClusterName", "")
+    except SlurmError:
+        return ""
+
+
+def running(word: str) -> tuple[Job, Path, Slurm]:
+    """The job that a user gave, which runs, its own directory as it is seen from here, and the Slurm that knows it.
 
     Raises UsageError for what is no job's number, NotRunningError where it does not run or its directory is not on this
     machine, SlurmError without an answer.
@@ -100,4 +108,4 @@ def running(word: str) -> tuple[Job, Path]:
             "  where its file system is not mounted here, call this on a node of the job:\n"
             f"  srun --jobid={job_id} --overlap --nodes=1 --ntasks=1 --pty bash"
         ) from error
-    return found, directory
+    return found, directory, door

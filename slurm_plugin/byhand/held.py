@@ -28,15 +28,15 @@ def main(args: list[str], verb: str, does: str, done: str) -> int:
 
 
 def _main(options: argparse.Namespace, verb: str, done: str) -> int:
-    job, directory = asked.running(options.job)
-    _ask(job, directory, verb)
+    job, directory, door = asked.running(options.job)
+    _ask(job, directory, verb, asked.cluster(door))
     print(json.dumps({"v": 1, "job": job.id, "asked": verb}) if options.json else f"job {job.id}: {done}")
     return 0
 
 
-def _ask(job: Job, directory: Path, verb: str) -> None:
+def _ask(job: Job, directory: Path, verb: str, cluster: str) -> None:
     """Put the request and wait until it is taken."""
-    before = hold.now(job, directory)
+    before = hold.now(job, directory, cluster)
     if not before:
         raise NotHeldError(f"job {job.id} is not held: its command runs\n  see it with: slurm-plugin why {job.id}")
     try:
@@ -49,7 +49,7 @@ def _ask(job: Job, directory: Path, verb: str) -> None:
     except OSError as error:
         raise NotHeldError(f"{error.filename}: {error.strerror}\n  to end the hold: scancel {job.id}") from error
     end = time.monotonic() + TAKEN_S
-    while (found := hold.now(job, directory)) and found.get("number") == before.get("number"):
+    while (found := hold.now(job, directory, cluster)) and found.get("number") == before.get("number"):
         if time.monotonic() > end:
             raise NotHeldError(
                 f"job {job.id} did not take it in {TAKEN_S:g} s: its first node looks at {directory / hold.REQUEST}\n"

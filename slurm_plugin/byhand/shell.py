@@ -24,7 +24,7 @@ def main(args: list[str]) -> int:
 
 
 def _main(options: argparse.Namespace) -> NoReturn:
-    job, directory = asked.running(options.job)
+    job, directory, _ = asked.running(options.job)
     plain = f"srun --jobid={job.id} --overlap --pty bash"
     try:
         launch = saved.read(directory)

@@ -130,7 +130,7 @@ class Attempts:
     def _launched(self, reason: str, health: Mapping[str, Health]) -> Attempt:
         """Run the hooks and the program, and look at the nodes when that fails."""
         launcher, options = self.launcher, self.options
-        before = progress.newest(options.checkpoint) if options.retries else 0.0
+        before = progress.newest(options.checkpoint if options.retries else "")
         watcher = self._watcher() if options.retries or options.grace or options.hang_timeout else None
         phase, code = self._started(reason, watcher)
         if watcher and code:
@@ -153,7 +153,7 @@ class Attempts:
             nodes = self._looked_at_again(phase, code, found)
         made = progress.made(before, progress.newest(options.checkpoint)) if code and options.retries else False
         if made is None:
-            say(f"could not tell whether there is a new checkpoint: {options.checkpoint} cannot be read")
+            say(f"could not tell whether there is a new checkpoint: not all of {options.checkpoint} can be read")
         return Attempt(phase, code, nodes, launcher.told_to_end, cause, made)
 
     def _watcher(self) -> Watcher:

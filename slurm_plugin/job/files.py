@@ -48,24 +48,35 @@ def record(path: Path, attempt: Mapping[str, object]) -> None:
         os.fsync(file.fileno())
 
 
-def last_cause(path: Path, *, before: int) -> str:
+def last_cause(path: Path, *, before: int, cluster: str = "") -> str:
     """Why the attempt just before number `before` ended; empty where no script of ours recorded one."""
-    try:
-        last = json.loads((path / ATTEMPTS).read_text(encoding="utf-8").splitlines()[-1])
-        return str(last["cause"]) if last["n"] == before - 1 else ""
-    except (OSError, ValueError, LookupError, TypeError):  # the user's own file: cut off, or edited
-        return ""
+    last = (_attempts(path, cluster) or [{}])[-1]
+    return str(last.get("cause", "")) if last.get("n") == before - 1 else ""
 
 
-def history(workdir: Path, job_id: int) -> list[dict[str, Any]] | None:
-    """The attempts of a job, oldest first, without what is no object; None where no file can be read.
+def history(workdir: Path, job_id: int, cluster: str = "") -> list[dict[str, Any]] | None:
+    """The attempts of a job, oldest first, without what is no object; None where no file can be read."""
+    return _attempts(workdir / OURS / str(job_id), cluster)
+
+
+def _attempts(path: Path, cluster: str) -> list[dict[str, Any]] | None:
+    """The lines of this cluster's job.
 
     It is the user's file, and root may ask: no link is followed to it, a pipe in its place holds nobody up.
     """
-    text = _text(workdir / OURS / str(job_id) / ATTEMPTS)
+    text = _text(path / ATTEMPTS)
     if text is None:
         return None
-    return [found for line in text.splitlines() if isinstance(found := _object(line), dict)]
+    found = [line for each in text.splitlines() if isinstance(line := _object(each), dict)]
+    return [line for line in found if not theirs(line.get("cluster"), cluster)]
+
+
+def theirs(named: object, cluster: str) -> bool:
+    """Whether what names this cluster is of another one's job, which has the same number and a file system with ours.
+
+    Where one of the two names is not known, it is taken for ours.
+    """
+    return bool(named and cluster) and str(named).strip() != cluster.strip()
 
 
 def read_object(path: Path) -> dict[str, Any] | None:

@@ -84,9 +84,11 @@ def applies(phase: Phase, action: Action) -> bool:
 class Hold:
     """What a hold knows of its job."""
 
-    def __init__(self, asked_s: float, run: Run, *, directory: Path, site: Mapping[str, Any], door: Slurm) -> None:
+    def __init__(
+        self, asked_s: float, run: Run, *, directory: Path, site: Mapping[str, Any], door: Slurm, cluster: str = ""
+    ) -> None:
         self._asked_s, self._job_id, self._restart = asked_s, run.job_id, run.restart
-        self._directory, self._site, self._door = directory, site, door
+        self._directory, self._site, self._door, self._cluster = directory, site, door, cluster
         self._most_s, self._whose = most(site, os.environ)
         self._number = 0  # of the hold that it is in
         self._began = self._asked_at = 0.0  # when that began, and when the controller was last asked for the limit
@@ -191,6 +193,7 @@ class Hold:
         """What the hold has come to, for other commands."""
         fields = {
             "v": 1,
+            "cluster": self._cluster,
             "restart": self._restart,
             "number": self._number,
             "state": state,
@@ -257,10 +260,12 @@ def request(directory: Path, word: str) -> None:
         os.close(fd)
 
 
-def now(job: Job, directory: Path) -> dict[str, Any] | None:
-    """What the supervisor of a job noted of the hold that it is in; None where it is in none."""
+def now(job: Job, directory: Path, cluster: str = "") -> dict[str, Any] | None:
+    """What the supervisor of a job of this cluster noted of the hold that it is in; None where it is in none."""
     found = files.read_object(directory / STATE)
-    holds = found is not None and found.get("restart") == job.restarts and found.get("state") == HELD
+    if found is None or files.theirs(found.get("cluster"), cluster):
+        return None
+    holds = found.get("restart") == job.restarts and found.get("state") == HELD
     return found if holds and job.state == "RUNNING" else None
 
 

@@ -151,7 +151,9 @@ class Supervisor:
             attempt = replace(attempt, told_to_end=self.launcher.told_to_end, nodes=nodes)
             action = decide(attempt, left, self.wish)
         self.lost = frozenset(name for name, health in attempt.nodes.items() if health.condition == "unreachable")
-        held = hold.Hold(self.options.hold, self.run, directory=self.files, site=self.site, door=self.door)
+        held = hold.Hold(
+            self.options.hold, self.run, directory=self.files, cluster=self.cluster, site=self.site, door=self.door
+        )
         return held.keep(
             attempt,
             action,
@@ -176,7 +178,11 @@ class Supervisor:
 
     def _told(self) -> int:
         """Restarts in place so far, by the job's own history: what a run could not tell Slurm, the next does."""
-        return sum(line.get("action") == "again" for line in files.history(Path.cwd(), self.run.job_id) or [])
+        return sum(line.get("action") == "again" for line in self._history())
+
+    def _history(self) -> list[dict[str, Any]]:
+        """The attempts of the job so far, those of runs before included."""
+        return files.history(Path.cwd(), self.run.job_id, self.cluster) or []
 
     def _take_turn(self) -> bool:
         """Say that this run may write now; False where a later one has said so: this one is over."""
@@ -209,7 +215,7 @@ class Supervisor:
         if not run.restart:
             say(f"attempt 0 of job {run.job_id} on {where}")
             return ""
-        reason = files.last_cause(self.files, before=run.attempt)
+        reason = files.last_cause(self.files, before=run.attempt, cluster=self.cluster)
         try:
             given = grant.parse(self.door.job(run.job_id).admin_comment) or grant.Grant()
         except SlurmError as error:
@@ -228,7 +234,7 @@ class Supervisor:
     def _in_a_row(self) -> int:
         """Restarts without a fault of a node and without progress, right before this attempt."""
         count = 0
-        for line in reversed(files.history(Path.cwd(), self.run.job_id) or []):
+        for line in reversed(self._history()):
             if line.get("action") not in ("again", "requeue") or line.get("progress"):
                 break
             count += not line.get("verdicts")
@@ -260,6 +266,7 @@ class Supervisor:
     def _record(self, attempt: Attempt, action: Action, started: float, then: str) -> None:
         bad = {name: health.what for name, health in attempt.nodes.items() if health.condition in BAD}
         fields = {
+            "cluster": self.cluster,
             "n": self.run.attempt,
             "nodes": nodelist.fold(self.attempts.on or self.run.nodes),
             "start": _utc(started),

@@ -26,11 +26,7 @@ def take(directory: Path, restart: int, attempt: int, cluster: str = "") -> None
 
 
 def taken(directory: str | Path, cluster: str = "") -> tuple[int, int]:
-    """The run whose turn it is, and its last attempt; -1 and -1 where nobody of this cluster has said so.
-
-    Another cluster that shares the file system has jobs of the same numbers. Where one of the two names is not known,
-    it is taken for ours.
-    """
+    """The run whose turn it is, and its last attempt; -1 and -1 where nobody of this cluster has said so."""
     try:
         fd = os.open(f"{directory}/{NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -40,8 +36,7 @@ def taken(directory: str | Path, cluster: str = "") -> tuple[int, int]:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():  # what others put there is no word of ours
             return -1, -1
         restart, attempt, *name = os.read(fd, _MOST_BYTES).decode(errors="replace").split(maxsplit=2)
-        theirs = bool(cluster and name) and name[0].strip() != cluster.strip()
-        return (-1, -1) if theirs else (int(restart), int(attempt))
+        return (-1, -1) if files.theirs("".join(name), cluster) else (int(restart), int(attempt))
     except (OSError, ValueError):
         return -1, -1
     finally:

@@ -12,11 +12,13 @@ from slurm_plugin.decide import Cause, Health
 from slurm_plugin.job import progress
 from slurm_plugin.job.guards import Guards
 from slurm_plugin.job.launch import Launcher
+from slurm_plugin.job.log import say
 
 # Slurm sends the signal of --signal up to 60 s early (sbatch(1)), and knows times in whole minutes.
 EARLY_S: Final = 90.0
 STOOD_STILL_S: Final = 60.0  # more than any look of ours takes
 SILENT_CHECKS: Final = 10.0  # how often in `hang_timeout` the log and the checkpoints are looked at
+EXCUSED: Final = 3.0  # for how many `hang_timeout` a server that is away excuses a program that writes nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class Watcher:
     _moved_at: float = 0.0
     _next_look: float = 0.0
     _looked_at: float = 0.0
-    _seen: tuple[object, object] = ((), None)
+    _seen: tuple[tuple[int, ...], float] = ((), 0.0)
+    _excused_s: float = 0.0  # of the time since it moved last
+    _said: set[str] = field(default_factory=set)
     _believed: dict[str, str] = field(default_factory=dict)
 
     def look(self) -> bool:
@@ -109,11 +113,29 @@ class Watcher:
         written, newest = progress.written(), progress.newest(self.checkpoint)
         if not (written or self.checkpoint):  # its output is no file: nobody could tell
             return None
-        seen = (written, self._seen[1] if newest is None else newest)
+        seen = (written, newest.at if newest.whole else max(newest.at, self._seen[1]))
+        excused = self._excused(newest, log=bool(written))
         if seen != self._seen or not self._moved_at:
-            self._seen, self._moved_at = seen, now
-        elif newest is None:  # nobody can tell, and who writes there waits as we do: such time is none of a hang
+            self._seen, self._moved_at, self._excused_s = seen, now, 0.0
+        elif excused:  # such time is none of a hang
             self._moved_at += now - before
+            self._excused_s += now - before
         elif now - self._moved_at >= self.hang_s:
-            return Interruption("hang", f"it has written nothing for {now - self._moved_at:.0f} s")
+            return Interruption("hang", f"it has written nothing for {now - self._moved_at + self._excused_s:.0f} s")
         return None
+
+    def _excused(self, newest: progress.Newest, *, log: bool) -> bool:
+        """Whether a program that seems to write nothing may do so all the same. `log`: whether its log is a file."""
+        if newest.away:  # who writes there waits as we do; but a place may be lost for good
+            most_s = EXCUSED * self.hang_s
+            self._say_once(f"cannot be read, its server does not answer: {most_s:.0f} s without a word are no hang now")
+            return self._excused_s < most_s
+        if newest.slow:
+            what = "only its log tells whether the program hangs" if log else "its log is no file: no hang can be seen"
+            self._say_once(f"could not be looked through in {progress.DEADLINE_S:g} s, and {what}")
+        return newest.slow and not log
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            say(f"{self.checkpoint} {text}")

@@ -35,7 +35,7 @@ class PyTorch(Mode):
     """Mode `pytorch`."""
 
     started_by: ClassVar[str] = "torch.distributed.run"  # what a Python program is started by on each node
-    launchers: ClassVar[tuple[str, ...]] = ("torchrun", "accelerate")  # others that a command may name
+    launchers: ClassVar[tuple[str, ...]] = ("torchrun", "accelerate")  # others that a command may start
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Start the command on every node with srun; `python train.py` through torch.distributed.run (row C3)."""
@@ -56,8 +56,10 @@ class PyTorch(Mode):
         """Each of them, on every node. A shell may have a trap, and srun hands signals on."""
         if shape.launch == "task" or command.name(words[0]) in command.MPI_LAUNCHERS:
             return ""
-        named = next((name for name in map(command.name, words) if name in self.launchers), "")
-        return named or (self.started_by if command.is_python(words[0]) and len(words) > 1 else "")
+        found = command.started(words)
+        if found in self.launchers or found.startswith(_LAUNCHER_MODULES):
+            return found
+        return self.started_by if command.is_python(words[0]) and len(words) > 1 else ""
 
     def variables(self, place: Place) -> dict[str, str]:
         """The rendezvous: MASTER_ADDR, MASTER_PORT, and how many there are."""

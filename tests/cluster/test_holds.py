@@ -191,6 +191,14 @@ def test_a_time_limit_that_is_raised_in_a_hold(cluster: Sandbox) -> None:
     assert job.end() == "FAILED"
 
 
+def test_a_time_limit_that_is_lowered_in_a_hold(cluster: Sandbox) -> None:
+    """The hold does not see it, and Slurm's word counts: the job ends TIMEOUT."""
+    job = held(cluster, "lowered", mode="single", nodes=1, time="1h", hold_on_failure="30m", command="bash -c 'exit 7'")
+    cluster.run(["scontrol", "update", f"JobId={job.id}", "TimeLimit=1"], user="root")
+    job.until(lambda: job.state == "TIMEOUT", "its end", seconds=150)
+    assert "the hold is over: the job was told to end\n" in job.log
+
+
 def test_the_sites_cap(cluster: Sandbox, site: dict[str, Any]) -> None:
     """A site may allow less than a job asks for, or nothing."""
     site["max_hold_s"] = 120

@@ -177,3 +177,16 @@ def test_slurm_is_away(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(slurm, "job", away)
     assert main(["release", "7"]) == 2
     assert capsys.readouterr().err == "slurm-plugin: no slurmctld answers\n  try: scontrol ping\n"
+
+
+def test_another_clusters_hold(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job of the same number, in the same directory: nothing is asked of it."""
+    slurm.settings["ClusterName"] = "ours"
+    directory = tmp_path / "work/.slurm_plugin/7"
+    (directory / hold.STATE).write_text(json.dumps({**NOTED, "cluster": "theirs"}))
+    assert main(["release", "7"]) == 1
+    assert "job 7 is not held" in capsys.readouterr().err
+    assert hold.requested(directory) == ""
+    (directory / hold.STATE).write_text(json.dumps({**NOTED, "cluster": "ours"}))
+    supervisor(directory, state="over", cluster="ours")
+    assert main(["release", "7"]) == 0

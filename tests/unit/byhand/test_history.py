@@ -70,6 +70,18 @@ def test_a_job_that_slurm_forgot(slurm: FakeSlurm, tmp_path: Path, capsys: pytes
     assert set(json.loads(capsys.readouterr().out)) == {"v", "job", "attempts"}
 
 
+def test_another_clusters_attempts(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Are of another job of that number; where Slurm does not say which cluster it is, all are shown."""
+    slurm.settings["ClusterName"] = "ours"
+    for cluster in ("ours", "theirs"):
+        record(tmp_path / "work", 7, cluster=cluster)
+    assert main(["history", "--json", "7"]) == 0
+    assert [line["cluster"] for line in json.loads(capsys.readouterr().out)["attempts"]] == ["ours"]
+    slurm.refusals["config", None] = 1
+    assert main(["history", "--json", "7"]) == 0
+    assert [line["cluster"] for line in json.loads(capsys.readouterr().out)["attempts"]] == ["ours", "theirs"]
+
+
 @pytest.mark.parametrize("word", ["n1", "7_1", "", "-7", "\x1b"])
 def test_no_job(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], word: str) -> None:
     """Wrong usage."""

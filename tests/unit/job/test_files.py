@@ -59,6 +59,23 @@ def test_last_cause(tmp_path: Path) -> None:
     assert files.last_cause(tmp_path, before=3) == ""
 
 
+def test_another_clusters_lines(tmp_path: Path) -> None:
+    """Its job of the same number has a history of its own there; a line that names no cluster counts as ours."""
+    path = files.directory(tmp_path, 7)
+    for number, (cluster, cause) in enumerate([("ours", "a"), ("", "b"), ("theirs", "c")]):
+        files.record(path, {"cluster": cluster, "n": number, "cause": cause})
+    files.record(path, {"n": 3, "cause": "d"})
+
+    def causes(cluster: str) -> list[str]:
+        return [line["cause"] for line in files.history(tmp_path, 7, cluster) or []]
+
+    assert (causes("ours"), causes("theirs"), causes("")) == (["a", "b", "d"], ["b", "c", "d"], ["a", "b", "c", "d"])
+    files.record(path, {"cluster": "theirs", "n": 4, "cause": "e"})
+    assert files.last_cause(path, before=4, cluster="ours") == "d"
+    assert files.last_cause(path, before=5, cluster="ours") == ""
+    assert files.last_cause(path, before=5, cluster="theirs") == files.last_cause(path, before=5) == "e"
+
+
 @pytest.mark.parametrize("text", ["", "\n", "{", '{"n":0}\n{"n":1,"ca', "5\n", "[]\n", "null\n", '{"n":0}\n', '"x"\n'])
 def test_broken_history(tmp_path: Path, text: str) -> None:
     """A history that was cut off or edited tells no cause, and stops no attempt."""

@@ -326,14 +326,17 @@ def children(pid: int) -> list[int]:
 
 def test_who_looks_for_a_later_run_is_ended(machine: Machine) -> None:
     """By a user's `pkill python`, or for memory: no later run has begun by that, and the next one is still seen."""
-    rank, talk = machine.rank(), machine.guard("n1", lease_s=AGES)
-    turn.take(machine.directory, 1, 4)
+    rank, talk = machine.rank(), machine.guard("n1", lease_s=AGES, cluster="ours")
+    turn.take(machine.directory, 1, 4, "ours")
     assert beaten(talk)
     time.sleep(0.2)
     (looks,) = children(talk.pid)
     os.kill(looks, signal.SIGKILL)
     assert until(lambda: len({*children(talk.pid)} - {looks}) == 1)
     assert beaten(talk, 2) == "slurm_plugin-guard n1 alive 2"
+    assert lives(rank)
+    turn.take(machine.directory, 2, 5, "theirs")
+    time.sleep(0.2)
     assert lives(rank)
     files.write(machine.directory / turn.NAME, "2 5\n")
     assert talk.line() == "slurm_plugin-guard n1 turn 1"

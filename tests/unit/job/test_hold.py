@@ -16,7 +16,7 @@ from slurm_plugin.decide import Action, Attempt, Phase
 from slurm_plugin.job import files, hold
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.run import Run
-from slurm_plugin.slurm import SlurmAwayError
+from slurm_plugin.slurm import Job, SlurmAwayError
 from tests.fake_slurm import FakeSlurm
 from tests.fakes import job
 
@@ -100,7 +100,7 @@ class Held:
 
     def keep(self, asked: float = HOUR, action: Action = FAILED, attempt: Attempt = ATTEMPT) -> Action:
         run = Run(7, 0, "main", Allocation((Host("n1", 1),), 7))
-        held = hold.Hold(asked, run, directory=self.directory, site=self.site, door=self.door)
+        held = hold.Hold(asked, run, directory=self.directory, site=self.site, door=self.door, cluster="ours")
         return held.keep(
             attempt,
             action,
@@ -247,6 +247,16 @@ def test_less_time_than_was_asked_for(held: Held, capsys: pytest.CaptureFixture[
     assert "lasts 1 min 0 s: the site allows 1 min 0 s (max_hold)" in capsys.readouterr().out
 
 
+class Counting(FakeSlurm):
+    """Counts how often it is asked for the job."""
+
+    asked = 0
+
+    def job(self, job_id: int) -> Job:
+        self.asked += 1
+        return super().job(job_id)
+
+
 class Clocked:
     """A job held from second 0 on for as long as an hour, which has a time limit; its clock moves at each look."""
 
@@ -257,15 +267,14 @@ class Clocked:
             each if isinstance(each, BaseException) else RUNNING._replace(end_time=datetime.fromtimestamp(each, UTC))
             for each in limits
         ]
-        held.door = FakeSlurm(*answers, SlurmAwayError("asked too often"))
-        self.asked = lambda: len(answers) + 1 - len(held.door.answers)
+        self.door = held.door = Counting(*answers, SlurmAwayError("asked too often"))
 
     def until(self, *seconds: float) -> list[int]:
         """How often the controller was asked before each of these times, at the last of which the hold is over."""
         found: list[int] = []
 
         def moved(to: float) -> None:
-            found.append(self.asked())
+            found.append(self.door.asked)
             self.now = to
 
         self.held.pauses = [lambda to=to: moved(to) for to in seconds]  # type: ignore[misc]
@@ -397,3 +406,18 @@ def test_a_note_of_an_earlier_run(held: Held) -> None:
     held.pauses = [lambda: seen.extend(hold.now(each, held.directory) for each in (again, ended)), held.ask("release")]
     held.keep()
     assert seen == [None, None]
+
+
+def test_another_clusters_note(held: Held) -> None:
+    """A job of the same number there may be held in the same directory; only its own cluster takes it for held."""
+    seen: list[bool] = []
+    names = ("ours", "theirs", "")
+
+    def look() -> None:
+        seen.extend(hold.now(RUNNING, held.directory, name) is not None for name in names)
+
+    held.pauses = [look, held.ask("release")]
+    held.keep()
+    assert seen == [True, False, True]
+    (held.directory / hold.STATE).write_text('{"restart": 0, "state": "held"}')
+    assert hold.now(RUNNING, held.directory, "ours") == {"restart": 0, "state": "held"}

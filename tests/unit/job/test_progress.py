@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.job import progress
-from slurm_plugin.job.progress import newest, written
+from slurm_plugin.job.progress import Newest, newest, written
+
+
+def at(path: object) -> float:
+    """When the newest file was written, of a directory that could be read as a whole."""
+    found = newest(str(path))
+    assert found.whole
+    return found.at
 
 
 def made(path: Path, at: float) -> Path:
@@ -23,7 +30,7 @@ def made(path: Path, at: float) -> Path:
 
 def test_nothing_is_there(tmp_path: Path) -> None:
     """No checkpoint asked for, none written yet, an empty directory."""
-    assert newest("") == newest(str(tmp_path / "none")) == newest(str(tmp_path)) == 0.0
+    assert newest("") == newest(str(tmp_path / "none")) == newest(str(tmp_path)) == Newest()
 
 
 def test_the_newest_file(tmp_path: Path) -> None:
@@ -31,9 +38,9 @@ def test_the_newest_file(tmp_path: Path) -> None:
     made(tmp_path / "a", 1000.25)
     made(tmp_path / "step-2/rank-0/model", 3000.5)
     made(tmp_path / "step-1/model", 2000.0)
-    assert newest(str(tmp_path)) == 3000.5
+    assert at(tmp_path) == 3000.5
     (tmp_path / "step-2/rank-0/model").unlink()
-    assert newest(str(tmp_path)) == 2000.0
+    assert at(tmp_path) == 2000.0
 
 
 def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
@@ -41,8 +48,7 @@ def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
     made(tmp_path / "all/model", 1000.0)
     (tmp_path / "latest").symlink_to(tmp_path / "all/model")
     (tmp_path / "link").symlink_to(tmp_path / "all")
-    assert newest(str(tmp_path / "all/model")) == newest(str(tmp_path / "latest")) == 1000.0
-    assert newest(str(tmp_path / "link")) == 1000.0
+    assert at(tmp_path / "all/model") == at(tmp_path / "latest") == at(tmp_path / "link") == 1000.0
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
@@ -55,14 +61,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     circle = tmp_path / "here/circle"
     circle.symlink_to(tmp_path / "here")
     os.utime(circle, (400.0, 400.0), follow_symlinks=False)
-    assert newest(str(tmp_path / "here")) == 500.0
+    assert at(tmp_path / "here") == 500.0
 
 
 def test_as_deep_as_checkpoints_are(tmp_path: Path) -> None:
     """Four directories below the one that is named, no deeper."""
     made(tmp_path / "1/2/3/4/at", 1000.0)
     made(tmp_path / "1/2/3/4/5/below", 2000.0)
-    assert newest(str(tmp_path)) == 1000.0
+    assert at(tmp_path) == 1000.0
 
 
 @pytest.mark.parametrize("where", ["", "below/"])
@@ -80,43 +86,87 @@ def test_too_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where
             yield (looked.append(entry.name) or entry for entry in entries)
 
     monkeypatch.setattr(os, "scandir", counted)
-    assert progress._newest(str(tmp_path)) == 1000.0
+    said: list[float | str | None] = []
+    progress._walk(str(tmp_path), said.append)
+    assert said == [0.0, 1000.0, None]
     assert len(looked) == 10
 
 
+def hanging(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Has every look at a place of this name hang."""
+    stat, scandir = os.stat, os.scandir
+
+    def hang(path: str) -> None:
+        if Path(path).name == place:
+            time.sleep(60)
+
+    monkeypatch.setattr(os, "stat", lambda path, **options: hang(path) or stat(path, **options))
+    monkeypatch.setattr(os, "scandir", lambda path: hang(path) or scandir(path))
+
+
 def test_a_server_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be read in time is left behind, and tells nothing: not even that there is none."""
-    monkeypatch.setattr(progress, "_newest", lambda _path: time.sleep(60))
+    """What says nothing in time is left behind, and is away: not even that there is none is known."""
+    made(tmp_path / "ck/model", 1000.0)
+    hanging(monkeypatch, "ck")
     start = time.monotonic()
-    assert newest(str(tmp_path), 0.2) is None
+    assert newest(str(tmp_path / "ck"), 0.2) == Newest(away=frozenset({str(tmp_path / "ck")}))
     assert 0.2 <= time.monotonic() - start < 5
+
+
+def test_more_than_can_be_looked_at_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is no server that is away; and what was seen by then counts."""
+    made(tmp_path / "model", 1000.0)
+    (tmp_path / "large").mkdir()
+    hanging(monkeypatch, "large")
+    assert newest(str(tmp_path), 1.0) == Newest(1000.0, slow=True)
+
+
+def test_one_bad_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hides nothing of what stands beside it, before it or after it."""
+    for name in ("a", "bad", "z"):
+        made(tmp_path / name / "model", 1000.0)
+    made(tmp_path / "a/model", 3000.0)
+    made(tmp_path / "z/model", 2000.0)
+    scandir = os.scandir
+
+    def fail(path: str) -> object:
+        if Path(path).name == "bad":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    found = newest(str(tmp_path))
+    assert found == Newest(3000.0, away=frozenset({str(tmp_path / "bad")}))
+    assert not found.whole
+    made(tmp_path / "z/model", 4000.0)
+    assert progress.made(found, newest(str(tmp_path))) is True
 
 
 def test_a_pipe_among_the_checkpoints(tmp_path: Path) -> None:
     """Nothing is opened: nobody waits for who would write it."""
     os.mkfifo(tmp_path / "pipe")
     os.utime(tmp_path / "pipe", (1000.0, 1000.0))
-    assert newest(str(tmp_path), 5.0) == newest(str(tmp_path / "pipe"), 5.0) == 1000.0
+    assert at(tmp_path) == at(tmp_path / "pipe") == 1000.0
 
 
 def test_no_process_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known then; the program goes on."""
+    """Nothing is known then, least of all that a server is away; the program goes on."""
 
     def full() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     made(tmp_path / "a", 1000.0)
     monkeypatch.setattr(os, "fork", full)
-    assert newest(str(tmp_path)) is None
+    assert newest(str(tmp_path)) == Newest(slow=True)
 
 
 @pytest.mark.parametrize("call", ["stat", "scandir"])
 @pytest.mark.parametrize(
-    ("number", "found"),
-    [(errno.EIO, None), (errno.ESTALE, None), (errno.ETIMEDOUT, None), (errno.EACCES, 0.0), (errno.ENOENT, 0.0)],
+    ("number", "away"),
+    [(errno.EIO, True), (errno.ESTALE, True), (errno.ETIMEDOUT, True), (errno.EACCES, False), (errno.ENOENT, False)],
 )
 def test_a_server_that_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, found: float | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, *, away: bool
 ) -> None:
     """Some mounts end a call with an error: nobody knows then what is there. What may not be read is as not there."""
 
@@ -125,23 +175,33 @@ def test_a_server_that_is_given_up(
 
     made(tmp_path / "a", 1000.0)
     monkeypatch.setattr(os, call, fail)
-    assert newest(str(tmp_path)) == (1000.0 if call == "stat" and found is not None else found)
+    at = 1000.0 if call == "stat" else 0.0
+    assert newest(str(tmp_path)) == Newest(at, frozenset({str(tmp_path)} if away else ()))
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "is_new"),
-    [
-        (0.0, 0.0, False),
-        (0.0, 5.0, True),
-        (5.0, 5.0, False),
-        (5.0, 0.0, False),
-        (None, 5.0, None),  # it may be one from before
-        (5.0, None, None),
-        (None, None, None),
-    ],
-)
-def test_a_new_checkpoint(before: float | None, after: float | None, is_new: bool | None) -> None:
-    """One that is younger than all before; nobody knows where either is not known."""
+A, B = frozenset({"/a"}), frozenset({"/b"})
+CHECKPOINTS = {
+    "none": (Newest(), Newest(), False),
+    "the first": (Newest(), Newest(5.0), True),
+    "the same": (Newest(5.0), Newest(5.0), False),
+    "the old one is gone": (Newest(5.0), Newest(), False),
+    "a new one beside a bad place": (Newest(5.0), Newest(6.0, A), True),
+    "a new one beside a place that was bad before": (Newest(5.0, A), Newest(6.0, A | B), True),
+    "a new one seen in time": (Newest(5.0), Newest(6.0, slow=True), True),
+    "it may have been in the bad place before": (Newest(5.0, A), Newest(6.0), None),
+    "it may have been in the other bad place": (Newest(5.0, A), Newest(6.0, B), None),
+    "it may have been where there was no time to look": (Newest(5.0, slow=True), Newest(6.0, slow=True), None),
+    "nothing is newer than what was seen before": (Newest(5.0, A), Newest(5.0), False),
+    "it may be in the bad place": (Newest(5.0), Newest(5.0, A), None),
+    "it may be where there was no time to look": (Newest(5.0), Newest(4.0, slow=True), None),
+    "nothing is known": (Newest(slow=True), Newest(away=A), None),
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_new_checkpoint(name: str) -> None:
+    """One that is younger than all before; nobody can tell where it may have stood, or stands, unseen."""
+    before, after, is_new = CHECKPOINTS[name]
     assert progress.made(before, after) is is_new
 
 

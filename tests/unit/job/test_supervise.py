@@ -1,8 +1,11 @@
 """A run of a job on its first node: what it takes from its environment, and what keeps its program from starting."""
 
 import json
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,14 +70,19 @@ def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def attempted(srun: Path, door: FakeSlurm, *words: str, environ: Mapping[str, str] | None = None) -> Action:
-    """What follows one attempt of job 7 on n1."""
+def supervisor(srun: Path, door: FakeSlurm, *words: str, environ: Mapping[str, str] | None = None) -> Supervisor:
+    """That of a run of job 7 on n1."""
     options = _parser().parse_args(["supervise", "--slots=1", *words])
     environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "PATH": f"{srun}:/usr/bin:/bin", **(environ or {})}
     site = {"run_directory": str(srun / "run"), "infiniband_partitions": (), "prechecks": {"deadline_s": 30.0}}
     site |= {"max_hold_s": 60, "notify": "/bin/true"}
     run = from_environment(environ, 1)
-    return Supervisor(Surroundings(options, site, door, environ, Launcher()), run).supervise()
+    return Supervisor(Surroundings(options, site, door, environ, Launcher()), run)
+
+
+def attempted(srun: Path, door: FakeSlurm, *words: str, environ: Mapping[str, str] | None = None) -> Action:
+    """What follows one attempt."""
+    return supervisor(srun, door, *words, environ=environ).supervise()
 
 
 def test_no_task_starts_without_what_makes_it_differ(srun: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,3 +195,42 @@ def test_a_directory_that_another_cluster_uses_too(srun: Path) -> None:
     path.write_text("9 12\n")
     assert attempted(srun, FakeSlurm(RUNNING), *words, environ=environ).reason == "a later run of this job has begun"
     assert path.read_text() == "9 12\n"
+
+
+def test_attempts_of_another_cluster_are_not_counted(srun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor is the cause of the last of them ours; each of our own says whose it is, and so does a hold."""
+    path = files.directory(srun / "work", 7)
+    for number, cluster in enumerate(["ours", "theirs", "theirs", "theirs"]):
+        line = {"cluster": cluster, "n": 0 if cluster == "ours" else number, "action": "again", "cause": f"{number}"}
+        files.record(path, line)
+    words, environ = ("--mode=single", "--hold=1", "--", "false"), {**AGAIN, "SLURM_CLUSTER_NAME": "ours"}
+    ours = supervisor(srun, FakeSlurm(RUNNING), *words, environ={**environ, "SLURM_RESTART_COUNT": "1"})
+    assert (ours._in_a_row(), ours._told()) == (1, 1)
+    assert ours.supervise().kind == "fail"
+    assert "attempt 1 of job 7 on n1: restarted because 0\n" in capsys.readouterr().out
+    assert json.loads((path / "attempts.jsonl").read_text().splitlines()[-1])["cluster"] == "ours"
+    assert json.loads((path / hold.STATE).read_text())["cluster"] == "ours"
+
+
+def test_guards_are_told_whose_they_are(srun: Path) -> None:
+    """The run, the job's directory and the cluster: what tells a later run of the job from another one's."""
+    environ = {**AGAIN, "SLURM_CLUSTER_NAME": "ours"}
+    words = supervisor(srun, FakeSlurm(RUNNING), "--mode=single", "--", "true", environ=environ)._guard()
+    told = _parser().parse_args(words[words.index("guard") :])
+    assert (told.cluster, told.restart, told.directory) == ("ours", 2, f"{srun}/work/.slurm_plugin/7")
+
+
+def test_a_program_that_saves_and_ends_between_two_looks(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was told to before its time limit, and did: that limit is why it ended, and not a failure of its own."""
+    run = Launcher.run
+
+    def told(self: Launcher, *words: Any, **options: Any) -> int:
+        code = run(self, *words, **options)
+        self.told_to_save = time.monotonic()
+        return code
+
+    monkeypatch.setattr(Launcher, "run", told)
+    door = FakeSlurm(RUNNING._replace(end_time=datetime.now(UTC) + timedelta(seconds=60)))
+    found = attempted(srun, door, "--mode=single", "--grace=60", "--", "sh", "-c", "exit 5")
+    why = "the program ran into its time limit, and it left no new checkpoint to go on from"
+    assert found == Action("fail", 5, why)

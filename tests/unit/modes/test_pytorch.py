@@ -106,3 +106,42 @@ def test_unlike_numbers_of_tasks_are_refused() -> None:
     uneven = Allocation((Host("n1", 2, 2), Host("n2", 2, 1)))
     with pytest.raises(UsageError, match="unlike numbers of tasks"):
         PYTORCH.variables(place("task", uneven))
+
+
+ENDED = {
+    "torchrun train.py": "torchrun",
+    "/opt/env/bin/accelerate launch train.py": "accelerate",
+    "env -u LANG OMP_NUM_THREADS=1 torchrun train.py": "torchrun",
+    "env - torchrun train.py": "torchrun",
+    "numactl --cpunodebind=0 -m 0 torchrun train.py": "torchrun",
+    "nice -n 5 numactl --membind 0 accelerate launch train.py": "accelerate",
+    "taskset -c 0-3 torchrun train.py": "torchrun",
+    "timeout -k 5 --signal=INT 1h torchrun train.py": "torchrun",
+    "uv run --with numpy -- torchrun train.py": "torchrun",
+    "uv --project p run python -m torch.distributed.run train.py": "torch.distributed.run",
+    "conda run -n env --live-stream torchrun train.py": "torchrun",
+    "python -X dev -m torch.distributed.run train.py": "torch.distributed.run",
+    "env python3 -m accelerate.commands.launch train.py": "accelerate.commands.launch",
+    "python /opt/env/bin/torchrun train.py": "torchrun",
+    "python train.py": "torch.distributed.run",
+    "python train.py --backend accelerate": "torch.distributed.run",
+    "python -u": "torch.distributed.run",
+    "python": "",
+    "bash train.sh --backend accelerate": "",
+    "bash train.sh --log /tmp/torchrun": "",
+    "env LAUNCHER=torchrun bash train.sh torchrun": "",
+    "./train.sh torchrun": "",
+    "nice -n torchrun ./train.sh": "",
+    "env python train.py torchrun": "",
+    "bash -c 'torchrun train.py'": "",
+    "srun torchrun train.py": "",
+    "env": "",
+    "timeout 5": "",
+}
+
+
+@pytest.mark.parametrize("command", ENDED)
+def test_what_sigusr1_ends(command: str) -> None:
+    """The launcher that the command starts, or that we start for it; a word that only names one starts none."""
+    assert PYTORCH.ended_by_usr1(tuple(shlex.split(command)), SHAPE) == ENDED[command]
+    assert PYTORCH.ended_by_usr1(tuple(shlex.split(command)), Shape(nodes=4, slots=8, launch="task")) == ""
