@@ -94,10 +94,10 @@ class Answer:
         for name, node in self.nodes.items():
             if node.states & OUT_OF_SERVICE or "NOT_RESPONDING" in node.states:
                 found["out of service"].append(name)
-            elif node.states & {"RESERVED", "PLANNED"}:
-                found["reserved"].append(name)
+            elif node.states & IN_USE:
+                found["in use"].append(name)
             else:
-                found["in use" if node.states & IN_USE else "idle"].append(name)
+                found["reserved" if node.states & {"RESERVED", "PLANNED"} else "idle"].append(name)
         return found
 
 

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,14 @@ EMPTY_DEADLINE_S = 30.0
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
     """Five nodes of four GPUs in a directory of their own."""
-    box = Sandbox(Path(f"/var/tmp/slurm_plugin-tests-{os.getpid()}"))
+    with running(Path(f"/var/tmp/slurm_plugin-tests-{os.getpid()}")) as box:
+        yield box
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Sandbox]:
+    """A sandbox as the tests have it, gone at the end."""
+    box = Sandbox(directory)
     root = os.environ.get("SLURM_PLUGIN_TEST_ROOT")  # another release's Slurm, as `sandbox up --root` takes it
     consumers = fetched()
     binds = [Bind(str(path), str(path)) for path in consumers.environments] if consumers else []

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from tests.cluster.command import until
 
 pytestmark = pytest.mark.cluster
 
@@ -41,8 +42,8 @@ def test_later_and_never(cluster: Sandbox) -> None:
     number = cluster.run(everywhere, input="#!/bin/sh\nsleep 300\n").stdout.strip()
     try:
         cluster.run(["sh", "-c", f"until squeue -h -j {number} -t R | grep -q .; do sleep 0.2; done"])
-        found = told(cluster, MANY + "nodes: 3\ntime: 5m\n")
-        assert (found["starts_now"], len(found["states"]["in use"])) == (False, 5)
+        until(lambda: len(told(cluster, MANY + "nodes: 3\ntime: 5m\n")["states"]["in use"]) == 5)
+        assert told(cluster, MANY + "nodes: 3\ntime: 5m\n")["starts_now"] is False
         said = forecast(cluster, MANY + "nodes: 3\ntime: 5m\n")
         assert "soon: would start at " in said
         assert "asked for: 3 node(s); in main: 5 in use" in said

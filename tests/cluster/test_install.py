@@ -1,6 +1,7 @@
 """`slurm-plugin site install` on a real Slurm of a site that has hooks and a job_submit.lua of its own."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import jobs
+from tests.cluster.conftest import restore, running
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job, reasons
 
@@ -84,17 +86,25 @@ class Site:
         self.etc.reconfigure()
 
 
+@pytest.fixture(scope="module")
+def own() -> Iterator[Sandbox]:
+    """A cluster for these tests alone: what others have changed in theirs is not what `sandbox up` writes."""
+    with running(Path(f"/var/tmp/slurm_plugin-install-{os.getpid()}")) as box:
+        yield box
+
+
 @pytest.fixture
-def site(cluster: Sandbox, tmp_path: Path) -> Iterator[Site]:
+def site(own: Sandbox, tmp_path: Path) -> Iterator[Site]:
     """The site, with nothing of ours in it."""
-    etc = Etc(cluster, tmp_path / "etc")
-    spool = cluster.directory / "spool"
+    restore(own)
+    etc = Etc(own, tmp_path / "etc")
+    spool = own.directory / "spool"
     try:
-        yield Site(cluster, etc)
+        yield Site(own, etc)
     finally:
         (spool / "lock").unlink(missing_ok=True)
         etc.put_back()
-        (cluster.directory / "log/own-hooks").unlink()
+        (own.directory / "log/own-hooks").unlink()
 
 
 def run(site: Site, name: str) -> Job:

@@ -54,7 +54,7 @@ def test_later(after: timedelta, about: str) -> None:
     local = (NOW + after).astimezone()
     assert first == f"resnet50: would start at {local:%Y-%m-%d %H:%M}, in {about}, on n[1-4], partition main"
     assert why == [
-        "  asked for: 4 node(s); in main: 1 idle, 1 in use, 2 reserved, 4 out of service",
+        "  asked for: 4 node(s); in main: 1 idle, 2 in use, 1 reserved, 4 out of service",
         "    n[5,7]: slurm_plugin: gpu-check: 1 of 2 GPUs [job 7]",
         "    n[6,8]: down or not answering",
         "  why a node is out: slurm-plugin why n5",
