@@ -1,7 +1,7 @@
 """A program on a part of its job's nodes: the allocation, and Slurm's variables as they would be if that were all.
 
-The variables that the batch script got speak of the nodes that the job began with; launchers (Open MPI, Hydra, Slurm's
-own srun on 22.05) believe them.
+The variables that the batch script got speak of the nodes that the job began with; launchers (Open MPI, Hydra) believe
+them. Slurm's own srun asks for nodes with --nodelist alone; that of 22.05 believes them at times.
 """
 
 from collections.abc import Mapping, Sequence
