@@ -16,7 +16,7 @@ from slurm_plugin import compiled as deployed
 from slurm_plugin import durations, validate, yamltext
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.errors import UsageError
-from slurm_plugin.job.guard import LEASE_S, LOST_S
+from slurm_plugin.job.lease import LEASE_S, LOST_S
 from slurm_plugin.policy import language
 from slurm_plugin.policy.language import Hold, Policy
 from slurm_plugin.spec import presets

@@ -15,8 +15,8 @@ MOST_BYTES = 1 << 16
 ROOT = Path(__file__).parents[1]
 # A guard whose times are short, started as on a node otherwise.
 HURRIED = (
-    "import sys; from slurm_plugin.job import guard, main, turn;"
-    " guard.LEASE_S, guard.EOF_S, turn.LOOK_S = {lease_s}, {eof_s}, 0.05;"
+    "import sys; from slurm_plugin.job import guard, lease, main, turn;"
+    " lease.LEASE_S, guard.EOF_S, turn.LOOK_S = {lease_s}, {eof_s}, 0.05;"
     " guard.BEAT_S, guard.FRESH_S = 0.1, 0.2;"
     " guard.MOST_BYTES = {most_bytes}; sys.exit(main(sys.argv[1:]))"
 )

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from slurm_plugin import batchspec, follow, own_command, siteconfig, templates
+from slurm_plugin import own_command, siteconfig, templates
 from slurm_plugin import render as rendering
 from slurm_plugin import submit as submission
-from slurm_plugin.cli.progress import display
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.explain import explained
 from slurm_plugin.slurm import Slurm, connect
 from slurm_plugin.spec import Spec, load_all, origins
 from slurm_plugin.spec.passed import Known
@@ -52,11 +49,15 @@ def render(spec_file: str, config: Path | None, alternative: int | None, *, batc
     if batch and len(specs) > 1:
         raise UsageError("--batch: found any_of, and a script is one job\n  leave one of the two out")
     if batch:
+        from slurm_plugin import batchspec  # noqa: PLC0415 - hardly ever wanted
+
         command = own_command.for_scripts("")  # the installed one: what is deployed reads no YAML
         click.echo(batchspec.made(spec, data.decode(), command, spec_file), nl=False)
         return
     here, name = submission.here(site), spec_name(spec_file)
     if explain:
+        from slurm_plugin.explain import explained  # noqa: PLC0415 - hardly ever wanted
+
         where = origins.of(data, name, site.presets, (alternative or 1) - 1)
         policy = submission.verdict(submission.build(spec, here, name), site, os.environ)
         shipped = str(templates.templates_directory())
@@ -98,6 +99,8 @@ def _alternatives(jobs: Sequence[submission.Submission], *, wait: bool, as_json:
     click.echo(json.dumps({"any_of": ids}) if as_json else "\n".join(map(str, ids)))
     if not wait:
         return 0
+    from slurm_plugin import follow  # noqa: PLC0415 - only who waits needs it
+
     try:
         job_id = follow.of_several(connect(), ids, follow.SystemClock())
     except KeyboardInterrupt:
@@ -108,6 +111,11 @@ def _alternatives(jobs: Sequence[submission.Submission], *, wait: bool, as_json:
 
 def _wait(slurm: Slurm, job_id: int, *, as_json: bool) -> int:
     """Follow a job to its end, on stderr; 0 for COMPLETED, else 1."""
+    from rich.console import Console  # noqa: PLC0415 - 50 ms, for who waits
+
+    from slurm_plugin import follow  # noqa: PLC0415
+    from slurm_plugin.cli.progress import display  # noqa: PLC0415
+
     console = Console(stderr=True, highlight=False)
     last: follow.Look | None = None
     try:

@@ -26,14 +26,12 @@ from types import FrameType
 from hostfiles import nodelist
 from prechecks import seen
 from slurm_plugin.hooks import marker
-from slurm_plugin.job import barrier, orphan, stacks, turn
+from slurm_plugin.job import barrier, lease, orphan, stacks, turn
 from slurm_plugin.job.wipe import signal_all, wipe
 from slurm_plugin.slurm import connect
 
 LINE = "slurm_plugin-guard"
 BEAT_S = 2.0
-LEASE_S = 12.0
-LOST_S = 60.0  # for how long a node may be silent before it counts as lost, unless the site says otherwise
 FRESH_S = 2.0  # what a beat may have been on its way, to let stopped ranks go on
 TOLD_S = 60.0  # for how long Slurm's SIGTERM speaks for Slurm ending the job here by itself; KillWait is 30 s
 EOF_S = 5.0  # from the supervisor's end until the ranks are ended, where Slurm has not begun to end them itself
@@ -42,7 +40,7 @@ ANSWERS_A_BEAT = 64  # guards that answer one beat, more of large jobs: the rest
 LONGEST_PERIOD = 8  # beats until every guard has had its turn, however many there are
 # For how long ranks may run on after `lost_s` of silence: those beside a supervisor that is cut off alone.
 # It has missed every guard's turn by then, beats no more, and the lease there runs out.
-CUT_OFF_S = LONGEST_PERIOD * BEAT_S + LEASE_S
+CUT_OFF_S = LONGEST_PERIOD * BEAT_S + lease.LEASE_S
 BEATS_KEPT = 30  # the quickest of the last ones tells how far the two clocks are apart
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 MOST_BYTES = 1 << 24  # of a line on stdin
@@ -70,7 +68,7 @@ class Guard:
     lease_ends: float | None = None  # None until the first beat: nothing runs yet
     ended: bool = False  # stdin has come to its end
     done: bool = False
-    lost_s: float = LOST_S
+    lost_s: float = lease.LOST_S
     told_at: float | None = None  # when Slurm said last that it ends the job
     state: str = ""  # the directory of what root remembers on this node
     frozen: bool = False  # whether the ranks are stopped
@@ -160,7 +158,7 @@ class Guard:
         elif word == "wipe":
             self._say("gone", int(rest), str(self._end_ranks()))
             if self.lease_ends is not None:  # else there is none: nothing has begun here
-                self.frozen, self.lease_ends = False, self.clock() + LEASE_S
+                self.frozen, self.lease_ends = False, self.clock() + lease.LEASE_S
         elif word == "dump":
             _in_a_child(lambda: stacks.dump(self.job_id, self.directory, self._kept()))
         elif word == "bye":
@@ -178,7 +176,7 @@ class Guard:
                 return
             self.frozen = False
             signal_all(self.job_id, self.directory, self._kept(), signal.SIGCONT)
-        self.lease_ends = max(self.lease_ends or 0.0, now - late_s + LEASE_S)
+        self.lease_ends = max(self.lease_ends or 0.0, now - late_s + lease.LEASE_S)
         if (number + self.index) % period(self.nodes) == 0:
             self._say("alive", number, self._drained())
 

@@ -16,7 +16,7 @@ from typing import IO
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.job import barrier, guard
+from slurm_plugin.job import barrier, guard, lease
 from slurm_plugin.job.wipe import SPARED
 from slurm_plugin.slurm import steps
 
@@ -36,7 +36,7 @@ class Guards:
         hosts: Sequence[str],
         environ: Mapping[str, str] | None = None,
         *,
-        lost_s: float = guard.LOST_S,
+        lost_s: float = lease.LOST_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start the step. `lost_s`: how long a node may be silent. Raises MissingError where there is no srun."""
@@ -116,7 +116,7 @@ class Guards:
         """The nodes that have not answered for too long."""
         if self._beating is None:
             return ()
-        if not self.isolated and self._clock() - self._last_beat > guard.LEASE_S / 2:
+        if not self.isolated and self._clock() - self._last_beat > lease.LEASE_S / 2:
             return ()  # it was we who stood still: a job that is suspended, and resumed
         return tuple(name for name in self.hosts if self._clock() - self.heard.get(name, 0.0) > self._limit_s)
 
@@ -161,7 +161,7 @@ class Guards:
                 os.killpg(self._process.pid, 9)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_S)
-        return self._last_beat + guard.LEASE_S + MARGIN_S if beating else 0.0
+        return self._last_beat + lease.LEASE_S + MARGIN_S if beating else 0.0
 
     # What the threads do
 
@@ -188,7 +188,7 @@ class Guards:
                 self.isolated = True  # we are the one who is cut off: our own node's lease is to run out too
                 return
             number, now = number + 1, self._clock()
-            if now - self._last_beat > guard.LEASE_S / 2:
+            if now - self._last_beat > lease.LEASE_S / 2:
                 self.heard = dict.fromkeys(self.hosts, now)
             self._last_beat = now
             self._tell(f"beat {number} {now:.3f}")

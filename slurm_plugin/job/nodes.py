@@ -8,8 +8,8 @@ from typing import Final
 import prechecks
 from slurm_plugin.decide import Health
 from slurm_plugin.job import barrier
-from slurm_plugin.job.guard import LOST_S
 from slurm_plugin.job.guards import Guards
+from slurm_plugin.job.lease import LOST_S
 from slurm_plugin.job.log import say
 
 WIPE_S: Final = 12.0  # more than a guard takes (guard.WIPE_S)

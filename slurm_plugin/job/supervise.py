@@ -20,8 +20,8 @@ from slurm_plugin import after_run, compiled, grant, token
 from slurm_plugin.decide import BAD, IN_A_ROW, Action, Attempt, Health, Wish, decide
 from slurm_plugin.job import choice, controller, files, hold, itself, saved, script, turn
 from slurm_plugin.job.attempt import ENDED_BY_SLURM, Attempts
-from slurm_plugin.job.guard import LOST_S
 from slurm_plugin.job.launch import Launcher
+from slurm_plugin.job.lease import LOST_S
 from slurm_plugin.job.log import say
 from slurm_plugin.job.nodes import Nodes
 from slurm_plugin.job.putback import mark, put_back

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.errors import MissingError
-from slurm_plugin.job import barrier, guard
+from slurm_plugin.job import barrier, guard, lease
 from slurm_plugin.job.guards import Guards
 from tests.guarded import BEAT_S, LEASE_S, Machine, command, until
 
@@ -30,7 +30,7 @@ def no() -> bool:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """This machine, as all nodes of a job of its own; n1 is where the supervisor is."""
     monkeypatch.setattr(guard, "BEAT_S", BEAT_S)
-    monkeypatch.setattr(guard, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(lease, "LEASE_S", LEASE_S)
     monkeypatch.setattr("slurm_plugin.job.guards.MARGIN_S", MARGIN_S)
     monkeypatch.setattr("slurm_plugin.job.guards.CLOSE_S", 0.5)
     monkeypatch.setenv("SLURMD_NODENAME", "n1")

@@ -11,7 +11,7 @@ import pytest
 
 from prechecks import Report, Verdict
 from slurm_plugin.decide import Health
-from slurm_plugin.job import barrier, guard, nodes
+from slurm_plugin.job import barrier, guard, lease, nodes
 from slurm_plugin.job.nodes import Nodes, only, show
 from tests.guarded import BEAT_S, LEASE_S, Machine, command, until
 
@@ -23,7 +23,7 @@ Start = Callable[..., Nodes]
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """This machine, as all nodes of a job of its own; n1 is where the supervisor is."""
     monkeypatch.setattr(guard, "BEAT_S", BEAT_S)
-    monkeypatch.setattr(guard, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(lease, "LEASE_S", LEASE_S)
     monkeypatch.setattr("slurm_plugin.job.guards.MARGIN_S", 0.2)
     monkeypatch.setattr("slurm_plugin.job.guards.CLOSE_S", 0.5)
     monkeypatch.setattr(barrier, "ANSWER_S", 10.0)
