@@ -26,3 +26,8 @@ class MissingError(SlurmPluginError):
     """Something this needs is missing on this machine (exit 3)."""
 
     exit_code = 3
+
+
+def printable(text: str) -> str:
+    """One line without anything that steers a terminal: keys, comments and reasons hold what others wrote."""
+    return "".join(char if char.isprintable() else "?" for char in text)

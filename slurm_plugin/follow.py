@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from slurm_plugin import grant
+from slurm_plugin.errors import printable
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError
 
 FIRST_PAUSE_S: Final = 1.0
@@ -62,7 +63,7 @@ def follow(slurm: Slurm, job_id: int, clock: Clock) -> Iterator[Look]:
         except SlurmError as error:
             if clock.now() - answered > SILENCE_S:
                 raise
-            said = _one_line(f"Slurm does not answer, asking again: {str(error).splitlines()[0]}")
+            said = printable(f"Slurm does not answer, asking again: {str(error).splitlines()[0]}")
             yield Look(None, () if silent else (said,))
             silent = True
             clock.sleep(LONGEST_PAUSE_S)
@@ -114,7 +115,7 @@ def changes(before: Job | None, job: Job) -> tuple[str, ...]:
         told.append(f"left out: {job.excluded}")
     if before is None or (job.state, job.nodes) != (before.state, before.nodes):
         told.append(_state(job))
-    return tuple(map(_one_line, told))
+    return tuple(map(printable, told))
 
 
 def _state(job: Job) -> str:
@@ -124,8 +125,3 @@ def _state(job: Job) -> str:
         code = f" with exit code {job.exit_code}" if job.exit_code else ""
         return f"{job.state}{code or (f' by signal {job.exit_signal}' if job.exit_signal else '')}"
     return f"{job.state} on {job.nodes}" if job.nodes else job.state
-
-
-def _one_line(text: str) -> str:
-    """Reasons hold others' text: nothing in it may steer a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)

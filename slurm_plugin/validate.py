@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
-from slurm_plugin.errors import UsageError
+from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.yamltext import Document, Path, found
 
 # Of a tuple's type: a text with commas is accepted too. (A union with a text crashes msgspec 0.22's convert.)
@@ -50,7 +50,8 @@ def fail(problems: Iterable[Problem], document: Document, source: str, *, so: st
     if not ordered:
         return
     texts = [
-        f"  line {_line(each.path, document)}: {_shown('.'.join(each.path))}: {_shown(each.text)}" for each in ordered
+        f"  line {_line(each.path, document)}: {printable('.'.join(each.path))}: {printable(each.text)}"
+        for each in ordered
     ]
     count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
     raise UsageError("\n".join((f"{source}: {count}, {so}", *texts, f"  correct the file, then run: {again}")))
@@ -67,11 +68,6 @@ def _line(path: Path, document: Document) -> int:
     while path and path not in document.lines:
         path = path[:-1]
     return document.lines.get(path, 1)
-
-
-def _shown(text: str) -> str:
-    """A text as a message shows it: a key or a word of the user may hold anything."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _record(fields: Mapping[str, Any], kind: type[Record], path: Path) -> tuple[Record | None, tuple[Problem, ...]]:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.job import files, hold
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError, connect
 
@@ -49,7 +49,7 @@ def job_number(word: str) -> int:
     """The number that a user gave for a job. Raises UsageError for what is none."""
     if not (word.isdecimal() and word.isascii()):
         raise UsageError(
-            f"{''.join(char if char.isprintable() else '?' for char in word)!r} is no job\n"
+            f"{printable(word)!r} is no job\n"
             "  accepted is a job's number such as 17 (of a task of an array: squeue -j 17_3 -o %A)"
         )
     return int(word)

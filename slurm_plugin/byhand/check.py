@@ -18,7 +18,7 @@ from prechecks import units
 from prechecks.setting import HOOKS, SIZE
 from slurm_plugin import compiled
 from slurm_plugin.byhand import explain, screen, situation
-from slurm_plugin.errors import UsageError
+from slurm_plugin.errors import UsageError, printable
 
 EVERY_S = 5.0
 UNKNOWN = (prechecks.TIMEOUT, prechecks.ERROR)
@@ -45,7 +45,7 @@ def _main(options: argparse.Namespace) -> int:
 def _say_stale(site: situation.Site) -> None:
     """On stderr, as what stands on stdout is as the settings have it."""
     if said := compiled.stale(site.settings, anywhere=True):
-        print(f"slurm-plugin: {site.source} is old: {screen.printable(said)}", file=sys.stderr, flush=True)
+        print(f"slurm-plugin: {site.source} is old: {printable(said)}", file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,7 +83,7 @@ def chosen(words: Sequence[str]) -> tuple[str, ...] | None:
             close = difflib.get_close_matches(word.lower(), [*items, *sections], n=1)
             meant = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(
-                f"no check has the name {screen.printable(word)!r}{meant}\n"
+                f"no check has the name {printable(word)!r}{meant}\n"
                 f"  accepted are: {', '.join(items)}, and {', '.join(sorted(sections))} for all of theirs\n"
                 "  each is explained by: slurm-plugin check --list"
             )

@@ -11,6 +11,7 @@ from prechecks import setting, units
 from prechecks.check import Check
 from prechecks.setting import Setting
 from slurm_plugin.byhand import screen
+from slurm_plugin.errors import printable
 
 DEFAULT = "default"
 UNITS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
@@ -123,7 +124,7 @@ def text(checks: Sequence[Explained], source: str, *, on: bool) -> list[str]:
         rows += [("skipped if", each.condition)] if each.condition else []
         lines += [f"  {line}" for line in screen.columns(rows)]
         settings = [(f"  {value.name}", value.shown, f"({value.source})", value.means) for value in each.settings]
-        lines += [f"  {screen.printable(line)}" for line in screen.columns(settings)]
+        lines += [f"  {printable(line)}" for line in screen.columns(settings)]
     return lines
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from slurm_plugin.byhand import asked, screen
-from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.job import hold
 from slurm_plugin.slurm import Job
 
@@ -42,7 +42,7 @@ def _ask(job: Job, directory: Path, verb: str, cluster: str) -> None:
     try:
         hold.request(directory, verb)
     except PermissionError as error:
-        whose = screen.printable(job.user)
+        whose = printable(job.user)
         raise NotHeldError(
             f"job {job.id} is {whose}'s, and only its owner can {verb} it\n  you may: squeue --me"
         ) from error

@@ -10,7 +10,7 @@ from typing import Any
 
 from slurm_plugin import history
 from slurm_plugin.byhand import asked, screen
-from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.job import files
 from slurm_plugin.slurm import ENDED, Job
 
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 def show(attempts: Sequence[Mapping[str, Any]], job: Job | None, held: Mapping[str, Any] | None = None) -> None:
     """A table with a line below each attempt for every node that was found unfit, and what the job does now."""
     on = screen.coloured()
-    table = [tuple(map(screen.printable, row)) for row in history.rows(attempts)]
+    table = [tuple(map(printable, row)) for row in history.rows(attempts)]
     paints = [("bold",) * len(table[0])]
     paints += [("", "", "", "", "", COLOURS.get(row[5], ""), "") for row in table[1:]]
     head, *lines = screen.columns(table, paints, on=on)
@@ -68,9 +68,9 @@ def show(attempts: Sequence[Mapping[str, Any]], job: Job | None, held: Mapping[s
     for attempt, line in zip(attempts, lines, strict=True):
         print(line)
         for node, what in history.verdicts(attempt):
-            print(f"         {screen.printable(node)}: {screen.printable(what)}")
+            print(f"         {printable(node)}: {printable(what)}")
     if job and job.state not in ENDED:
         where = f" on {job.nodes}" if job.nodes else ""
         why = f" ({job.reason})" if job.reason and not job.nodes else ""
         kept = f", held for debugging until {history.utc(held.get('until'))}" if held else ""
-        print(screen.printable(f"now: {job.state}{where}{why}, attempt {job.restarts}{kept}"))
+        print(printable(f"now: {job.state}{where}{why}, attempt {job.restarts}{kept}"))

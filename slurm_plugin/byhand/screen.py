@@ -49,8 +49,3 @@ def columns(rows: Sequence[Sequence[str]], paints: Sequence[Sequence[str]] = (),
         colours = paints[number] if paints else [""] * len(cells)
         lines.append("  ".join(paint(cell, c, on=on) for cell, c in zip(cells, colours, strict=True)).rstrip())
     return lines
-
-
-def printable(text: str) -> str:
-    """One line without anything that steers a terminal: jobs, comments and reasons hold what others wrote."""
-    return "".join(char if char.isprintable() else "?" for char in text)

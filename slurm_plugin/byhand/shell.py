@@ -8,7 +8,7 @@ import sys
 from typing import NoReturn
 
 from slurm_plugin.byhand import asked, screen
-from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.job import saved
 from slurm_plugin.slurm import steps
 
@@ -37,7 +37,7 @@ def _main(options: argparse.Namespace) -> NoReturn:
     number = saved.worker(launch.nodes, options.worker)
     if number is None:
         known = "\n  ".join(saved.workers(launch.nodes))
-        raise NoWorkerError(f"job {job.id} has no {screen.printable(options.worker)!r}; it has\n  {known}")
+        raise NoWorkerError(f"job {job.id} has no {printable(options.worker)!r}; it has\n  {known}")
     enter = [*launch.slurm_plugin, "job", "enter", f"--directory={directory}", f"--worker={number}"]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     steps.become(steps.beside(enter, job.id, launch.nodes[number], terminal=terminal))

@@ -13,7 +13,7 @@ from typing import Any
 from hostfiles import nodelist
 from slurm_plugin import why
 from slurm_plugin.byhand import asked, screen, situation
-from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.slurm import Node, Slurm, SlurmAwayError, SlurmError
 from slurm_plugin.why import Answer
 
@@ -52,7 +52,7 @@ def answer(name: str, door: Slurm, directory: Path) -> Answer:
         return _job(int(name), door, directory)
     if not nodelist.is_name(name):
         raise UsageError(
-            f"{screen.printable(name)!r} is no job and no node\n"
+            f"{printable(name)!r} is no job and no node\n"
             "  accepted are a job's number such as 17 (of a task of an array: squeue -j 17_3 -o %A), or a node's name"
         )
     return _node(name, door)
@@ -65,10 +65,10 @@ def say(found: Answer, *, as_json: bool) -> int:
         return 0
     on = screen.coloured()
     print(screen.paint(f"{found.name}{f': {found.state}' if found.state else ''}", "bold", on=on))
-    print("\n".join(f"  {screen.printable(line)}" for line in found.lines))
+    print("\n".join(f"  {printable(line)}" for line in found.lines))
     if found.then:
         print("try next")
-        print("\n".join(f"  {screen.printable(command)}" for command in found.then))
+        print("\n".join(f"  {printable(command)}" for command in found.then))
     return 0
 
 

@@ -10,7 +10,8 @@ A hold of a running job changes nothing but what becomes of it after a requeue: 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from slurm_plugin import token
+from slurm_plugin import after_run, token
+from slurm_plugin.job import controller
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.slurm import ENDED, HELD, Job, Slurm, SlurmAwayError, SlurmError
@@ -18,7 +19,7 @@ from slurm_plugin.slurm.patience import Patience
 
 AWAY_S: Final = 86400.0
 GONE_S, LOOK_S = 60.0, 1.0  # for how long, and how often, the winner looks whether the others are gone
-WAITING: Final = frozenset({"PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"})
+WAITING: Final = after_run.WAITING - {"EXPEDITING"}  # which Slurm starts by itself, at once
 LOSER: Final = 143  # 128 + SIGTERM, by which Slurm ends it
 
 
@@ -118,4 +119,4 @@ class _Group:
 
 def _patience(launcher: Launcher) -> Patience:
     """For as long as this job may run: without a slurmctld no other one can start."""
-    return Patience(AWAY_S, say, sleep=launcher.pause, give_up=lambda: launcher.told_to_end)
+    return controller.patience(launcher, AWAY_S)

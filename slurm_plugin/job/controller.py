@@ -20,11 +20,15 @@ LATE_S: Final = 60.0  # slurmctld looks at its nodes in turns
 SLURMD_TIMEOUT_S: Final = 300.0  # slurm.conf's own default
 
 
+def patience(launcher: Launcher, seconds: float = AWAY_S) -> Patience:
+    """For a controller that is away: it is waited for, as long as nobody tells us to end."""
+    return Patience(seconds, say, sleep=launcher.pause, give_up=lambda: launcher.told_to_end)
+
+
 def job(door: Slurm, job_id: int, launcher: Launcher) -> Job | None:
     """The job; a controller that is away is waited for, as long as nobody tells us to end. None: it cannot be read."""
-    patience = Patience(AWAY_S, say, sleep=launcher.pause, give_up=lambda: launcher.told_to_end)
     try:
-        return patience.ask(lambda: door.job(job_id), repeatable=True)
+        return patience(launcher).ask(lambda: door.job(job_id), repeatable=True)
     except SlurmError as error:
         say(f"could not read the job: {error}")
         return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hostfiles import Allocation
+from slurm_plugin.errors import printable
 
 LONGEST_SHOWN = 2000
 LONGEST_VALUE = 131072 - 64  # bytes of a variable: MAX_ARG_STRLEN (execve(2)), less its name
@@ -65,7 +66,7 @@ class Launch:
         What cannot be printed is `?`.
         """
         text = shlex.join(word if "\n" not in word else f"{word.partition(chr(10))[0]} ..." for word in self.argv)
-        line = "".join(char if char.isprintable() else "?" for char in text[:LONGEST_SHOWN])
+        line = printable(text[:LONGEST_SHOWN])
         return line if len(text) <= LONGEST_SHOWN else f"{line}..."
 
 

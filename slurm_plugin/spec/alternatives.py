@@ -1,9 +1,10 @@
 """`any_of:` of a spec: the same job on other nodes. All are submitted; the first that starts is the one that runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
+from slurm_plugin.spec.presets import merged
 from slurm_plugin.validate import Problem, nearest
 from slurm_plugin.yamltext import Document, Path, found
 
@@ -54,13 +55,9 @@ def parted(document: Document) -> tuple[tuple[Alternative, ...], tuple[Problem, 
             for key in own
             if key not in KEYS
         ]
-        merged = {key: _merged(document.fields.get(key), value) for key, value in own.items() if key in KEYS}
-        fields = {**document.fields, **merged}
+        merged_keys = {key: merged(document.fields.get(key), value) for key, value in own.items() if key in KEYS}
+        fields = {**document.fields, **merged_keys}
         if "nodes" in own and "min_nodes" not in own:
             fields.pop("min_nodes", None)  # it belongs to the spec's own number
-        alternatives.append(Alternative(replace(document, fields=fields), place, frozenset(merged)))
+        alternatives.append(Alternative(replace(document, fields=fields), place, frozenset(merged_keys)))
     return tuple(alternatives), tuple(problems)
-
-
-def _merged(base: Any, own: Any) -> Any:
-    return {**base, **own} if isinstance(base, Mapping) and isinstance(own, Mapping) else own

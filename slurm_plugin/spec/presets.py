@@ -25,7 +25,7 @@ def extended(document: Document, presets: Presets) -> tuple[Document, tuple[Prob
         names = ", ".join(presets) or "nothing, as the site has no presets"
         return document, (Problem((KEY,), f"found {found(name)}; accepted: {names}{validate.nearest(name, presets)}"),)
     preset = presets[name]
-    fields = {**preset, **{key: _merged(preset.get(key), own) for key, own in document.fields.items()}}
+    fields = {**preset, **{key: merged(preset.get(key), own) for key, own in document.fields.items()}}
     lines: dict[Path, int] = {(key,): document.lines.get((KEY,), 1) for key in preset}
     return replace(document, fields=fields, lines={**lines, **document.lines}), ()
 
@@ -39,5 +39,6 @@ def problems(presets: Presets) -> Iterator[Problem]:
         yield from validate.partial(own, Spec, ("presets", name))
 
 
-def _merged(preset: Any, own: Any) -> Any:
+def merged(preset: Any, own: Any) -> Any:
+    """A key's value: its own; where both are mappings, those of the one that it extends stand below its own."""
     return {**preset, **own} if isinstance(preset, dict) and isinstance(own, dict) else own

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from slurm_plugin import durations
+from slurm_plugin.errors import printable
 from slurm_plugin.token import INFINIBAND, MAX_RETRIES
 from slurm_plugin.wrapper.batch import Line
 
@@ -146,7 +147,7 @@ def _together(features: Features, lines: Mapping[str, int], nodes: str | None) -
 
 
 def _shown(text: str) -> str:
-    text = "".join(char if char.isprintable() else "?" for char in text)
+    text = printable(text)
     return repr(text if len(text) <= 60 else text[:57] + "...") if text else "nothing"
 
 

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from slurm_plugin.byhand import screen
+from slurm_plugin.errors import printable
 
 
 @pytest.mark.parametrize(
@@ -29,4 +30,4 @@ def test_columns() -> None:
 
 def test_what_others_wrote_steers_no_terminal() -> None:
     """Nor does it make lines of its own."""
-    assert screen.printable("a\x1b[2Jb\nc\rd é") == "a?[2Jb?c?d é"
+    assert printable("a\x1b[2Jb\nc\rd é") == "a?[2Jb?c?d é"
