@@ -231,7 +231,7 @@ def test_a_job_of_a_script_submits_another(cluster: Sandbox, directory: Path) ->
 [ "$1" = inner ] && { echo "inner $SLURM_PLUGIN_ATTEMPT"; exit 0; }
 PATH=/home/alice/sbatch/bin:$PATH sbatch -W --output=inner.out job.sh inner
 """
-    job = submitted(cluster, "nested", script)
+    job = submitted(cluster, "nested-in-script", script)
     assert job.end() == "COMPLETED", job.log
     assert "inner 0" in (job.directory / "inner.out").read_text()
 

@@ -10,17 +10,18 @@ from tests.cluster import jobs
 from tests.cluster.jobs import Job
 
 # It ends with 5 when its node has lost its last GPU, with 0 when the file `stop` is there. SIGTERM does not end it.
+# In its loop is no `$(...)`: bash 5.2 ends with "reader_loop: bad jump" where a trap runs while it reads one.
 PROGRAM = r"""#!/bin/bash
 mkdir -p ck
 step=$(cat ck/step 2>/dev/null || echo 0)
 trap '' TERM
-trap 'echo "$SLURM_PLUGIN_ATTEMPT $(hostname)" >>told' USR1
+trap 'echo "$SLURM_PLUGIN_ATTEMPT $SLURMD_NODENAME" >>told' USR1
 while [ ! -e stop ]; do
   [ -c /dev/fakegpu3 ] || exit 5
   for code in fail.*; do [ ! -e "$code" ] || { [ "$RANK" = 0 ] || sleep 600; rm "$code"; exit "${code#fail.}"; }; done
   if [ -e hang ] && [ "$SLURM_PLUGIN_ATTEMPT" = 0 ]; then sleep 600; fi
-  step=$((step + 1))
-  echo "$(date +%s.%N) $SLURM_PLUGIN_ATTEMPT $(hostname) $RANK $WORLD_SIZE $step" >>writes
+  ((step += 1))
+  echo "$EPOCHREALTIME $SLURM_PLUGIN_ATTEMPT $SLURMD_NODENAME $RANK $WORLD_SIZE $step" >>writes
   [ "$RANK" != 0 ] || [ -e no-checkpoint ] || { echo $step >ck/new && mv ck/new ck/step; }
   sleep 0.1
 done
