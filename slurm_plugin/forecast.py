@@ -8,6 +8,7 @@ from typing import Any, Final
 from hostfiles import nodelist
 from prechecks.report import OURS
 from slurm_plugin.slurm import OUT_OF_SERVICE, Forecast, Node
+from slurm_plugin.slurm.purpose import against_a_job
 
 NOW: Final = timedelta(seconds=10)  # Slurm gives whole seconds, and some pass until they are read
 # Slurm takes a job without a time limit for one of a year (job_scheduler.c, YEAR_SECONDS).
@@ -83,10 +84,12 @@ class Answer:
             yield f"    {nodelist.fold(names)}: {words}"
         if len(reasons) > MOST_LINES:
             yield f"    and {len(reasons) - MOST_LINES} reasons more; see: sinfo -R"
+        if then := against_a_job(self.found.refused):
+            yield f"  {then}"
         ours = [names[0] for words, names in reasons.items() if words.startswith(OURS)]
         if ours:
             yield f"  why a node is out: slurm-plugin why {ours[0]}"
-        elif states["in use"]:
+        elif states["in use"] and not then:
             yield "  who is before it: squeue --start; sprio"
 
     def _states(self) -> dict[str, list[str]]:

@@ -60,6 +60,13 @@ def send_alternatives(submissions: Sequence[Submission], slurm: Slurm) -> tuple[
     return tuple(ids)
 
 
+def log(spec: Spec, site: render.Site, job_id: int) -> str:
+    """Where the output of a job goes, as far as that is known here (sbatch(1), filename pattern); empty where not."""
+    path = str(Path(render.working_directory(spec, site)) / spec.output)
+    known = path.replace("%j", str(job_id)).replace("%x", spec.name)
+    return "" if "%" in known else known
+
+
 def check_policy(submission: Submission, config: SiteConfig, environ: Mapping[str, str]) -> None:
     """Raise SlurmPluginError where the site's policy refuses it, in the words of the controller.
 

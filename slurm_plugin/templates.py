@@ -34,11 +34,16 @@ SHIPPED: Final = "shipped"  # the prefix of our own
 _TRACE: Final = re.compile("\x1e([^\x1f]*)\x1f")
 
 
-def templates_directory() -> Path:
-    """`slurm_plugin/templates` of an installed wheel, else `templates/` beside the package in a checkout."""
+def shipped_directory(name: str) -> Path:
+    """`slurm_plugin/NAME` of an installed wheel, else `NAME/` beside the package in a checkout."""
     package = Path(__file__).resolve().parent
-    installed = package / "templates"
-    return installed if installed.is_dir() else package.parent / "templates"
+    installed = package / name
+    return installed if installed.is_dir() else package.parent / name
+
+
+def templates_directory() -> Path:
+    """Where our own templates are."""
+    return shipped_directory("templates")
 
 
 def bash(text: str) -> str:

@@ -74,10 +74,7 @@ def _record(fields: Mapping[str, Any], kind: type[Record], path: Path) -> tuple[
     known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}
     unknown = [key for key in fields if key not in known]
-    problems = [
-        Problem((*path, key), f"unknown key; accepted: {', '.join(known)}{nearest(key, known)}")
-        for key in unknown[:MOST_UNKNOWN]
-    ]
+    problems = [Problem((*path, key), _unknown(key, kind, known)) for key in unknown[:MOST_UNKNOWN]]
     if more := unknown[MOST_UNKNOWN:]:
         problems.append(Problem((*path, more[0]), f"unknown key, and {len(more) - 1} more"))
     for key, field in known.items():
@@ -87,6 +84,14 @@ def _record(fields: Mapping[str, Any], kind: type[Record], path: Path) -> tuple[
         elif field.required:
             problems.append(Problem((*path, key), f"missing; accepted: {_accepted(field.type)}", missing=True))
     return (None if problems else kind(**values)), tuple(problems)
+
+
+def _unknown(key: str, kind: type[Record], known: Iterable[str]) -> str:
+    """What to write for a key that there is not; a record may know by itself what is meant by one."""
+    meant = getattr(kind, "meant", None)
+    if text := meant(key) if meant else "":
+        return f"unknown key; here it is {text}"
+    return f"unknown key; accepted: {', '.join(known)}{nearest(key, known)}"
 
 
 def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]:

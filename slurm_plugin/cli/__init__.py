@@ -6,13 +6,14 @@ import sys
 import click
 
 from slurm_plugin import __version__
-from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.errors import SlurmPluginError, printable
 
 # command -> (module attribute, one line for --help). Literal, and loaded on use: `--help` imports none of them.
 COMMANDS = {
     "render": ("slurm_plugin.cli.jobs:render", "Print the sbatch script a job spec becomes."),
     "submit": ("slurm_plugin.cli.jobs:submit", "Submit a job spec and print the job id."),
     "forecast": ("slurm_plugin.cli.forecast:forecast", "Say when a job spec's job would start, and why not now."),
+    "example": ("slurm_plugin.cli.example:example", "Print a job spec to begin with, one for each mode."),
     "schema": ("slurm_plugin.cli.schema:schema", "Print the JSON Schema of a job spec, for editors."),
     "sbatch": ("slurm_plugin.cli.sbatch:sbatch", "Submit a batch script as sbatch does; #PLUGIN lines are read."),
     "run": ("slurm_plugin.cli.run:run", "Run a job spec that sbatch was given as a batch script."),
@@ -30,6 +31,30 @@ COMMANDS = {
 }
 
 
+# What others call it -> what to type. For commands that there are not.
+ELSEWHERE = {
+    "cancel": "scancel JOB",
+    "kill": "scancel JOB",
+    "stop": "scancel JOB",
+    "queue": "squeue --me",
+    "list": "squeue --me",
+    "ps": "squeue --me",
+    "status": "slurm-plugin why JOB",
+    "explain": "slurm-plugin why JOB",
+    "logs": "tail --follow FILE; `output` of the spec names it, else: scontrol show job JOB",
+    "log": "tail --follow FILE; `output` of the spec names it, else: scontrol show job JOB",
+    "validate": "slurm-plugin render JOB.yaml",
+    "init": "slurm-plugin example",
+    "new": "slurm-plugin example",
+    "examples": "slurm-plugin example",
+    "ssh": "slurm-plugin shell JOB",
+    "attach": "slurm-plugin shell JOB",
+    "exec": "slurm-plugin shell JOB",
+    "nodes": "sinfo --long --Node",
+    "install": "slurm-plugin site install",
+}
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are named."""
 
@@ -40,7 +65,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command."""
         if cmd_name not in COMMANDS:
-            return None
+            ctx.fail(_no_command(cmd_name))
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
@@ -49,6 +74,15 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _no_command(name: str) -> str:
+    """What to type in place of a command that there is not."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for those who mistype
+
+    close = get_close_matches(name[:64].lower(), COMMANDS, n=1)
+    then = ELSEWHERE.get(name) or (f"slurm-plugin {close[0]}" if close else "slurm-plugin --help")
+    return f"found no command {printable(name[:64])}; try: {then}"
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

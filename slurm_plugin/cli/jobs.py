@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +87,19 @@ def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as
     if wait and specs[0].array:
         raise UsageError("--wait: found an array; one job can be followed\n  watch its tasks with: squeue --me --array")
     submission.check_directories(specs[0], site)
+    logs = partial(submission.log, specs[0], site)
     if len(jobs) > 1:
-        return _alternatives(jobs, wait=wait, as_json=as_json)
+        return _alternatives(jobs, logs, wait=wait, as_json=as_json)
     job_id = submission.send(jobs[0], connect(patience_s=CONTROLLER_AWAY_S))
     click.echo(json.dumps({"job": job_id}) if as_json else str(job_id))
-    return _wait(connect(), job_id, as_json=as_json) if wait else 0
+    if not wait and sys.stderr.isatty():
+        click.echo(_then(job_id, logs), err=True)
+    return _wait(connect(), job_id, logs, as_json=as_json) if wait else 0
 
 
-def _alternatives(jobs: Sequence[submission.Submission], *, wait: bool, as_json: bool) -> int:
+def _alternatives(
+    jobs: Sequence[submission.Submission], logs: Callable[[int], str], *, wait: bool, as_json: bool
+) -> int:
     """Submit jobs of which one is to run, and follow that one."""
     ids = submission.send_alternatives(jobs, connect(patience_s=CONTROLLER_AWAY_S))
     click.echo(json.dumps({"any_of": ids}) if as_json else "\n".join(map(str, ids)))
@@ -106,10 +112,18 @@ def _alternatives(jobs: Sequence[submission.Submission], *, wait: bool, as_json:
     except KeyboardInterrupt:
         click.echo(f"they go on; cancel them with: scancel {' '.join(map(str, ids))}", err=True)
         return _INTERRUPTED
-    return _wait(connect(), job_id, as_json=as_json)
+    return _wait(connect(), job_id, logs, as_json=as_json)
 
 
-def _wait(slurm: Slurm, job_id: int, *, as_json: bool) -> int:
+def _then(job_id: int, logs: Callable[[int], str]) -> str:
+    """Where to look next."""
+    path = logs(job_id)
+    return "\n".join(
+        (*([f"  its output: {path}"] if path else []), f"  how it goes, and why: slurm-plugin why {job_id}")
+    )
+
+
+def _wait(slurm: Slurm, job_id: int, logs: Callable[[int], str], *, as_json: bool) -> int:
     """Follow a job to its end, on stderr; 0 for COMPLETED, else 1."""
     from rich.console import Console  # noqa: PLC0415 - 50 ms, for who waits
 
@@ -129,7 +143,10 @@ def _wait(slurm: Slurm, job_id: int, *, as_json: bool) -> int:
     if as_json and job:
         fields: dict[str, Any] = {"exit_code": job.exit_code, "signal": job.exit_signal, "restarts": job.restarts}
         click.echo(json.dumps({"job": job_id, "state": job.state, **fields}))
-    return 0 if job and job.state == "COMPLETED" else 1
+    if job and job.state == "COMPLETED":
+        return 0
+    click.echo(_then(job_id, logs), err=True)
+    return 1
 
 
 def _flags(names: Sequence[str]) -> Mapping[str, str]:
@@ -163,7 +180,7 @@ def read_file(spec_file: str) -> bytes:
         with Path(spec_file).open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{spec_file}: {error.strerror}\n  give a job spec; see: docs/spec.md") from error
+        raise UsageError(f"{spec_file}: {error.strerror}\n  begin with: slurm-plugin example") from error
 
 
 def spec_name(spec_file: str) -> str:

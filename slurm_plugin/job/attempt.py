@@ -10,6 +10,7 @@ from hostfiles import nodelist
 from slurm_plugin.decide import BAD, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
 from slurm_plugin.job import barrier, controller, itself, part, progress, saved
 from slurm_plugin.job.guards import Guards
+from slurm_plugin.job.launch import as_a_shell
 from slurm_plugin.job.log import say
 from slurm_plugin.job.nodes import WIPE_S, Nodes, only, show
 from slurm_plugin.job.prepare import Preparation
@@ -189,7 +190,8 @@ class Attempts:
         if launch.argv != preparation.words:
             say(f"launch: {launch.shown}")
         look = watcher.look if watcher else None
-        return "program", kept.ended(self.launcher.run(launch.argv, environ, say, look=look))
+        code = self.launcher.run(launch.argv, environ, say, look=look)
+        return "program", kept.ended(as_a_shell(code, preparation.words[0], environ))
 
     def by_hand(self, reason: str) -> tuple[Phase, int]:
         """The hooks and the program once more on the same nodes, as somebody wishes who looks at them himself."""

@@ -110,7 +110,7 @@ def program_binds() -> tuple[Bind, ...]:
     package = Path(slurm_plugin.__file__).resolve().parent
     binds = [Bind(str(prefix), "/sandbox/venv")]
     if not package.is_relative_to(prefix.resolve()):
-        names = ("slurm_plugin", "prechecks", "hostfiles", "templates")
+        names = ("slurm_plugin", "prechecks", "hostfiles", "templates", "examples")
         found = [package.parent / name for name in names if (package.parent / name).is_dir()]
         binds += [Bind(str(path), f"/sandbox/src/{path.name}") for path in found]
     interpreter = Path(sys.base_prefix).resolve()

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from slurm_plugin import commandline, durations
 from slurm_plugin.modes import Options, Shape
+from slurm_plugin.spec import othernames
 from slurm_plugin.spec.kinds import (
     Array,
     Command,
@@ -92,6 +93,11 @@ class Spec(Part, frozen=True, kw_only=True):
     prechecks: tuple[Literal["fabric"], ...] = ()
     metadata: Metadata = Metadata()
     any_of: Alternatives = ()
+
+    @staticmethod
+    def meant(key: str) -> str:
+        """What to write in place of a key that there is not; empty where that cannot be known."""
+        return othernames.meant(key)
 
     @property
     def slots(self) -> int:

@@ -265,6 +265,16 @@ def test_a_command_that_is_not_there_is_named(cluster: Sandbox, mode: str) -> No
     assert "[slurm_plugin] /opt/gone/mpirun: command not found on the PATH of the batch script" in job.log
 
 
+def test_a_program_that_mpirun_does_not_find_is_not_found(cluster: Sandbox) -> None:
+    """As it is without mpirun, whose own code would read as a signal."""
+    job = submit(cluster, "gone-program", mode="openmpi", command="./gone", retries=1)
+    assert (job.end(), job.exit_code, job.grant.requeues) == ("FAILED", "127:0", 0), job.log
+    assert (
+        job.attempts[0]["cause"]
+        == "the program failed with exit code 127: its command was not found; its nodes are fine"
+    )
+
+
 def test_a_program_is_told_its_attempt_and_its_checkpoint(cluster: Sandbox) -> None:
     """The first attempt is 0 and no restart; the checkpoint directory is absolute whatever the spec says."""
     command = "bash -c 'env | grep ^SLURM_PLUGIN_ | grep -v -e _LAUNCH= -e _BACKEND= | sort; echo at $MASTER_PORT'"

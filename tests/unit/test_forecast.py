@@ -77,6 +77,7 @@ def test_never_as_things_are() -> None:
         f"  {REFUSED}",
         "  and more",
         "  asked for: 9 node(s); of this cluster: 1 idle",
+        "  what the nodes have: sinfo --Format=partition,nodelist,cpus,memory,gres,features",
     ]
     assert answer.record() == {
         "name": "resnet50",

@@ -64,7 +64,7 @@ def tree(directory: Path) -> dict[str, bytes]:
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(installed: Installed) -> None:
-    """All code, all templates and the py.typed marks; no tests, examples or docs."""
+    """All code, all templates, the examples and the py.typed marks; no tests or docs."""
     with zipfile.ZipFile(installed.wheel) as archive:
         names = {name for name in archive.namelist() if not name.partition("/")[0].endswith(".dist-info")}
     expected = {
@@ -74,6 +74,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(installed: Installed) -> 
         if path.name == "py.typed" or path.suffix == ".py"
     }
     expected |= {f"slurm_plugin/templates/{name}" for name in tree(CHECKOUT / "templates")}
+    expected |= {f"slurm_plugin/examples/{path.name}" for path in (CHECKOUT / "examples").glob("*.[yp]*")}
     assert names == expected
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
 

@@ -58,3 +58,14 @@ def test_nobody_can_tell(door: Door, capsys: pytest.CaptureFixture[str]) -> None
     door.refusals["forecast", None] = 1
     assert main(["forecast", "job.yaml"]) == 2
     assert capsys.readouterr().err.startswith("slurm-plugin: ")
+
+
+def test_what_slurm_has_against_a_job_is_followed_up(
+    door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the command that shows what there is."""
+    refused = Forecast(refused="allocation failure: Requested node configuration is not available")
+    monkeypatch.setattr(door, "forecast", lambda *_, **__: refused)
+    Path("job.yaml").write_text(SPEC)
+    assert main(["forecast", "job.yaml"]) == 1
+    assert "  what the nodes have: sinfo --Format=partition,nodelist,cpus" in capsys.readouterr().out

@@ -69,7 +69,8 @@ def test_wait_tells_the_end_by_its_exit_code(
         {"job": 17},
         {"job": 17, "state": state, "exit_code": 0, "signal": None, "restarts": 0},
     ]
-    assert err == f"job 17: {state}\n"
+    then = f"  its output: {job_file.parent}/a-17.out\n  how it goes, and why: slurm-plugin why 17\n"
+    assert err == f"job 17: {state}\n{then if code else ''}"
 
 
 def test_a_wrong_spec_is_wrong_usage(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +85,7 @@ def test_a_missing_spec_is_wrong_usage(job_file: Path, capsys: pytest.CaptureFix
     """The file and the reason are named."""
     assert main(["render", "none.yaml"]) == 2
     assert capsys.readouterr().err == (
-        "slurm-plugin: none.yaml: No such file or directory\n  give a job spec; see: docs/spec.md\n"
+        "slurm-plugin: none.yaml: No such file or directory\n  begin with: slurm-plugin example\n"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.job import launch
-from slurm_plugin.job.launch import Launcher
+from slurm_plugin.job.launch import Launcher, as_a_shell
 
 BY_THE_LAUNCHER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 AWHILE = "sleep 10 & wait"  # ends at a signal, and by itself
@@ -53,6 +53,27 @@ def test_not_found(launcher: Launcher, tmp_path: Path) -> None:
         "no-such-program: command not found on the PATH of the batch script",
         f"{tmp_path}/text: Permission denied",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "program", "shells"),
+    [
+        (134, "gone", 127),
+        (132, "./gone", 127),
+        (132, "./text", 126),
+        (134, "./run", 134),
+        (132, "run", 132),
+        (1, "x", 1),
+    ],
+)
+def test_mpirun_has_codes_of_its_own(
+    code: int, program: str, shells: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a program that is not there, or is none; a program that is ended by such a signal is there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("text")
+    (tmp_path / "run").touch(0o755)
+    assert as_a_shell(code, program, {"PATH": str(tmp_path)}) == shells
 
 
 def test_environment(launcher: Launcher, tmp_path: Path) -> None:

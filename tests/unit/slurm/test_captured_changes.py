@@ -83,7 +83,7 @@ def test_refused(slurm: Release, name: str, said: str) -> None:
     error = slurm.refusal(name, REFUSED[name][0])
     assert not isinstance(error, SlurmAwayError | JobNotFoundError)
     assert re.search(said, str(error))
-    assert re.search(r"\n  (try|try the same script with|see it with): \S+", str(error))
+    assert re.search(r"\n  (try|the partitions are|see it with): \S+", str(error))
 
 
 QUESTIONS = {name: question for name, question in capture.QUESTIONS.items() if name != "ping"}  # which never raises
