@@ -34,6 +34,7 @@ class FakeSlurm:
         self.directories: dict[int, str] = {}
         self.queues: dict[int, Queueing] = {}
         self.flags = {"switches": "value", "contiguous": "none", "comment": "value", "hint": "value"}
+        self.requeueable: set[int] = set()
         self.up = True
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
@@ -76,6 +77,11 @@ class FakeSlurm:
         self.job(job_id)
         return self.directories.get(job_id, "")
 
+    def may_requeue(self, job_id: int) -> bool:
+        self._refuse("may_requeue", job_id)
+        self.job(job_id)
+        return job_id in self.requeueable
+
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         self._refuse("nodes", None)
         self.questions.append(("nodes", tuple(names)))
@@ -105,6 +111,9 @@ class FakeSlurm:
     def cancel(self, job_id: int) -> None:
         self._change("cancel", job_id)
         self.known_jobs[job_id] = self.known_jobs[job_id]._replace(state="CANCELLED")
+
+    def notify(self, job_id: int, text: str) -> None:
+        self._change("notify", job_id, text)
 
     def drain(self, node: str, reason: str) -> None:
         self._change("drain", node, reason)

@@ -55,11 +55,14 @@ def main() -> int:
     reason = prechecks.reason(verdicts, job_id)
     if not reason:
         return 0
-    from slurm_plugin.hooks import draining  # noqa: PLC0415 - a passing prolog asks Slurm nothing
+    from slurm_plugin.hooks import draining, ending  # noqa: PLC0415 - a passing prolog asks Slurm nothing
     from slurm_plugin.slurm import connect  # noqa: PLC0415
 
-    out = draining.drain(connect(site["slurm_bin"], deadline_s=5.0), site, context, reason)
-    return NODE_IS_BAD if out else 0  # Slurm drains a node whose prolog says that it is bad
+    door = connect(site["slurm_bin"], deadline_s=5.0)
+    if not draining.drain(door, site, context, reason):
+        return 0
+    whole = int(environ.get("SLURM_HET_JOB_ID") or job_id)  # of a heterogeneous job all parts end
+    return 0 if ending.ended(door, whole, context.node, reason) else NODE_IS_BAD  # for which Slurm requeues the job
 
 
 def _context(asked: token.Token, site: Mapping[str, Any], environ: Mapping[str, str]) -> prechecks.Context:

@@ -171,6 +171,9 @@ class Slurm(Protocol):
     def work_directory(self, job_id: int) -> str:
         """Where a job was told to run, empty where Slurm does not say; `JobNotFoundError` as `job`."""
 
+    def may_requeue(self, job_id: int) -> bool:
+        """Whether Slurm puts this job back into the queue when its prolog fails; `JobNotFoundError` as `job`."""
+
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
 
@@ -194,6 +197,9 @@ class Slurm(Protocol):
 
     def cancel(self, job_id: int) -> None:
         """End a job for good."""
+
+    def notify(self, job_id: int, text: str) -> None:
+        """Say a line to who waits for a running job: `srun` and `salloc` print it."""
 
     def drain(self, node: str, reason: str) -> None:
         """Let no new job start on a node; replaces its reason."""

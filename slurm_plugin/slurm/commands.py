@@ -24,6 +24,7 @@ from slurm_plugin.slurm.purpose import Purpose
 
 NONCE_BYTES: Final = 6  # 48 random bits that a user would have to guess for a call of a few milliseconds
 MOST_IDS: Final = 1000  # named in one question; for more, all jobs are asked for
+FORCED: Final = "forcerequeueonfail"  # of PrologFlags
 _UNKNOWN_JOB = "Invalid job id"
 _UNKNOWN_USER = "Invalid user"
 _LACKS_EXCLUDED = "Invalid job format specification: ExcNodes"
@@ -148,6 +149,23 @@ class Commands:
             raise purpose.no_job(job_id)
         return found[str(job_id)]
 
+    def may_requeue(self, job_id: int) -> bool:
+        """Whether Slurm puts this job back into the queue when its prolog fails: a batch job that may be requeued, or
+        any batch job where the site forces it (PrologFlags, from 23.11 on).
+
+        No word in the answer is a user's. Changes of a task of an array are for that task alone once it was asked for.
+        """
+        command = Command(_squeue([job_id]), variables={"SQUEUE_FORMAT2": records.REQUEUEING})
+        why = purpose.of_job(f"read job {job_id}", job_id)
+        said = self._patience.ask(lambda: self._said(command, why), repeatable=True)
+        found = records.requeueing(said).get(job_id)
+        if found is None:
+            raise purpose.no_job(job_id)
+        batch, requeue, name = found
+        if name:
+            self._names[job_id] = name
+        return batch and (requeue or FORCED in self.config().get("PrologFlags", "").lower().split(","))
+
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
         """Nodes by name in one question; an empty sequence asks for all of them."""
         which = [nodelist.fold(names)] if names else []
@@ -180,6 +198,11 @@ class Commands:
     def cancel(self, job_id: int) -> None:
         """End a job for good; of one that has ended nothing is left to cancel, and that is no error."""
         self._ask(["scancel", self._name(job_id)], purpose.of_job(f"cancel job {job_id}", job_id))
+
+    def notify(self, job_id: int, text: str) -> None:
+        """Say a line to a running job."""
+        argv = ["scontrol", "notify", str(job_id), text]
+        self._ask(argv, purpose.of_job(f"tell job {job_id}", job_id), repeatable=False)
 
     def drain(self, node: str, reason: str) -> None:
         """Let no new job start on a node; replaces its reason."""

@@ -21,6 +21,7 @@ PLAIN: Final = (
     "EndTime", "ExcNodes",
 )  # fmt: skip
 QUEUEING: Final = "JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ArrayJobID:0|,ArrayTaskID:0"
+REQUEUEING: Final = "JobID:0|,BatchFlag:0|,Requeue:0|,ArrayJobID:0|,ArrayTaskID:0"
 FREE: Final = ("Reason", "Name", "Comment", "admin_comment")
 # What squeue prints as State (slurm.h, enum job_states and its flags).
 JOB_STATES: Final = ENDED | {
@@ -129,6 +130,19 @@ def queueing(text: str) -> dict[int, Queueing]:
         limit, least, deadline, nice, array, task = fields
         name = f"{array}_{task}" if task.isdigit() else ""
         found[int(number)] = Queueing(_seconds(limit), _seconds(least) or 0, utc(deadline), int(nice), name)
+    return found
+
+
+def requeueing(text: str) -> dict[int, tuple[bool, bool, str]]:
+    """Job id -> whether it is a batch job, whether it may be requeued, its name where it is a task of an array; from
+    the answer to REQUEUEING. Raises SlurmError for what is no record."""
+    found: dict[int, tuple[bool, bool, str]] = {}
+    for line in text.splitlines(keepends=True):
+        fields = line.rstrip("\n").split("|")
+        if len(fields) != 5 or not all(map(str.isdigit, fields[:4])) or not line.endswith("\n"):
+            raise SlurmError(f"squeue answered {line!r} in place of a job\n  see what runs with: squeue --me")
+        number, batch, requeue, array, task = fields
+        found[int(number)] = batch != "0", requeue != "0", f"{array}_{task}" if task.isdigit() else ""
     return found
 
 

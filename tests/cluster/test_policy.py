@@ -198,7 +198,7 @@ def test_a_partition_that_gets_checks(cluster: Sandbox, checked: None) -> None:
     job = given("main")
     until(lambda: job.state == "COMPLETED", 30)
     assert reasons(cluster) == {}
-    job = given("debug")  # put back by Slurm: without that slurmd asks on and on, and drains its node each time
+    job = given("debug")  # a batch job, which Slurm puts back
     until(lambda: "n1" in reasons(cluster), 30)
     assert reasons(cluster)["n1"].startswith("slurm_plugin: gpu-check: ")
     until(lambda: job.state == "PENDING", 30)

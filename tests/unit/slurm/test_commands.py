@@ -35,6 +35,7 @@ CALLS: dict[str, tuple[Callable[[Slurm], object], list[str]]] = {
     "config": (lambda door: door.config(), ["scontrol", "show", "config"]),
     "ping": (lambda door: door.ping(), ["scontrol", "ping"]),
     "cancel": (lambda door: door.cancel(7), ["scancel", "7"]),
+    "notify": (lambda door: door.notify(7, "a 'b'"), ["scontrol", "notify", "7", "a 'b'"]),
     "signal to the steps": (lambda door: door.signal(7, "USR1"), ["scancel", "--signal=USR1", "7"]),
     "signal to the script": (
         lambda door: door.signal(7, "USR1", "batch"),

@@ -240,6 +240,35 @@ def test_an_update_that_was_made_though_scontrol_says_no(commands: Bin) -> None:
         connect(str(commands.directory)).update_job(7, StartTime="now")
 
 
+@pytest.mark.parametrize(
+    ("batch", "requeue", "flags", "may"),
+    [
+        ("1", "1", "", True),
+        ("3", "1", "", True),  # counted up by each failed start
+        ("1", "0", "Alloc,DeferBatch", False),
+        ("1", "0", "Alloc,DeferBatch,ForceRequeueOnFail", True),
+        ("0", "1", "Alloc,DeferBatch,ForceRequeueOnFail", False),
+        ("0", "0", "", False),
+    ],
+)
+def test_may_requeue(commands: Bin, batch: str, requeue: str, flags: str, may: bool) -> None:
+    """A batch job that may be, or any where the site forces it."""
+    commands.script("scontrol", f"echo 'PrologFlags             = {flags or '(null)'}'")
+    commands.recorded("squeue", f"7|{batch}|{requeue}|7|N/A\n")
+    assert connect(str(commands.directory)).may_requeue(7) is may
+
+
+UNREAD = {"": JobNotFoundError, "7|1|\n": SlurmError, "7|1|1|7|2": SlurmError}
+
+
+@pytest.mark.parametrize(("answer", "error"), UNREAD.items())
+def test_may_requeue_is_not_guessed(commands: Bin, answer: str, error: type[SlurmError]) -> None:
+    """A job that is not in the answer, and an answer that is cut off."""
+    commands.recorded("squeue", answer)
+    with pytest.raises(error):
+        connect(str(commands.directory)).may_requeue(7)
+
+
 CHANGES = {
     "update": (lambda door: door.update_job(4, StartTime="now"), "scontrol", "JobId=4_2"),
     "requeue": (lambda door: door.requeue(4), "scontrol", "4_2"),
@@ -251,7 +280,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("change", "command", "named"), CHANGES.values(), ids=CHANGES.keys())
-@pytest.mark.parametrize("known", ["asked for", "by its own batch script"])
+@pytest.mark.parametrize("known", ["asked for", "whether it may be requeued", "by its own batch script"])
 def test_a_change_of_an_arrays_task_is_for_that_task_alone(
     commands: Bin,
     monkeypatch: pytest.MonkeyPatch,
@@ -265,6 +294,9 @@ def test_a_change_of_an_arrays_task_is_for_that_task_alone(
     if known == "asked for":
         commands.recorded("squeue", "4|1:00|0:00|N/A|0|4|2\n")
         door.queueing([4])
+    elif known == "whether it may be requeued":
+        commands.recorded("squeue", "4|1|1|4|2\n")
+        door.may_requeue(4)
     else:
         for name, value in {"SLURM_JOB_ID": "4", "SLURM_ARRAY_JOB_ID": "4", "SLURM_ARRAY_TASK_ID": "2"}.items():
             monkeypatch.setenv(name, value)

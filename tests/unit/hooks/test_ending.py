@@ -1,0 +1,85 @@
+"""A job on a bad node that Slurm may not requeue: its prolog ends it, and says why."""
+
+import syslog
+
+import pytest
+
+from slurm_plugin import grant
+from slurm_plugin.grant import Grant
+from slurm_plugin.hooks import ending
+from tests import fakes
+from tests.fakes import FakeSlurm
+from tests.unit.hooks.bad_node import REASON
+
+WORDS = "n1: gpu-check: 3 of 4 GPUs"
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the system log got."""
+    lines: list[str] = []
+    monkeypatch.setattr(syslog, "syslog", lambda *words: lines.append(words[-1]))
+    return lines
+
+
+def slurm(state: str = "RUNNING", admin_comment: str = "") -> FakeSlurm:
+    """One with job 7."""
+    return FakeSlurm([fakes.job(7, state=state, restarts=0, admin_comment=admin_comment)])
+
+
+def test_one_that_may_be_requeued_is_left_to_slurm() -> None:
+    """Nothing is changed; the prolog is to fail."""
+    door = slurm()
+    door.requeueable = {7}
+    assert not ending.ended(door, 7, "n1", REASON)
+    assert door.changes == []
+
+
+def test_any_other_ends(said: list[str]) -> None:
+    """Who waits for it and the system log hear why; what a site keeps in its admin_comment stays."""
+    door = slurm(admin_comment="the site's")
+    assert ending.ended(door, 7, "n1", REASON)
+    assert door.changes == [("notify", 7, f"slurm_plugin: {WORDS}"), ("cancel", 7)]
+    assert said == [f"job 7: ended, it may not be requeued: {WORDS}"]
+
+
+@pytest.mark.parametrize(("granted", "last"), [(0, f"no restart left after {WORDS}"), (2, "")])
+def test_the_grant_says_why(granted: int, last: str) -> None:
+    """Where no restart was left; one that had some may not be requeued all the same, which its node's reason tells."""
+    door = slurm(admin_comment=grant.written("the site's", Grant(granted)))
+    assert ending.ended(door, 7, "n1", REASON)
+    text = door.known_jobs[7].admin_comment
+    assert text.startswith("the site's sp1:")
+    assert grant.parse(text) == Grant(granted, last=last)
+
+
+@pytest.mark.parametrize("state", ["COMPLETING", "CANCELLED", "FAILED"])
+def test_one_that_has_ended_is_left_alone(state: str) -> None:
+    """Another node's prolog was first; this one does not fail either."""
+    door = slurm(state)
+    assert ending.ended(door, 7, "n1", REASON)
+    assert door.changes == []
+
+
+@pytest.mark.parametrize("refused", ["may_requeue", "cancel"])
+def test_where_slurm_does_not_answer_the_prolog_fails(said: list[str], refused: str) -> None:
+    """A job must not go on to a bad node; the system log says so."""
+    door = slurm()
+    door.refusals[refused, 7] = 1
+    assert not ending.ended(door, 7, "n1", REASON)
+    assert said == [f"job 7 could not be ended, its prolog fails: {refused} was refused"]
+
+
+def test_one_that_slurm_does_not_know() -> None:
+    """The prolog fails, as there is nothing else to do."""
+    assert not ending.ended(FakeSlurm(), 7, "n1", REASON)
+
+
+@pytest.mark.parametrize("refused", ["update_job", "notify"])
+def test_words_that_slurm_refuses_keep_nothing_from_ending(said: list[str], refused: str) -> None:
+    """The system log still has them."""
+    door = slurm(admin_comment=grant.written("", Grant()))
+    door.refusals[refused, 7] = 1
+    assert ending.ended(door, 7, "n1", REASON)
+    assert ("cancel", 7) in door.changes
+    assert said[0] == f"job 7 was not told why it ends: {refused} was refused"
