@@ -24,13 +24,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # before this directory, whi
 from benchmarks.recovery_jobs import sandbox
 from slurm_plugin import token
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster import controller, jobs, training
+from tests.cluster import alternatives, controller, jobs, training
 from tests.cluster.conftest import restore
 from tests.cluster.jobs import Job
 
 NODES, GPUS, RETRIES = 5, 4, 3
 SLURM_NOTICES_S = 180.0  # a node that is gone; see tests/cluster/test_fencing.py
 FIFTY = 50
+RACES = 10
 # Fails when all are told to; on its second run it is done.
 SMALL = """bash -c 'echo "runs $SLURM_PLUGIN_ATTEMPT on $(hostname)"; [ $SLURM_PLUGIN_ATTEMPT = 1 ] && exit 0; \
 until [ -e go ]; do sleep 0.5; done; exit 5'"""
@@ -45,6 +46,7 @@ class Round:
     random: random.Random
     broken: set[str] = field(default_factory=set)
     job: Job | None = None
+    note: str = ""
 
     def submit(self, nodes: int = 2, spares: int = 0) -> Job:
         """A training run, at some moment of it."""
@@ -176,6 +178,22 @@ def fifty(trial: Round) -> None:
         box.run(["scontrol", "update", "PartitionName=main", "OverSubscribe=NO"], user="root")
 
 
+def any_of(trial: Round) -> None:
+    """Jobs with two to four alternatives that all fit, one job after the other: of each, one alternative runs."""
+    box, more = trial.box, 0
+    for number in range(RACES):
+        name = f"{trial.name}-{number}"
+        nodes = trial.random.choices((1, 2, 3), k=trial.random.randint(2, 4))
+        ids = alternatives.submitted(box, name, json.dumps([{"nodes": each} for each in nodes]))
+        found = alternatives.ended(box, ids)
+        equal(sorted(found), ["CANCELLED"] * (len(ids) - 1) + ["COMPLETED"], f"the states of {name}")
+        winner = found.index("COMPLETED")
+        equal(alternatives.ran(box, name), [[str(ids[winner]), str(nodes[winner])]], f"what ran of {name}")
+        more += alternatives.starts(box, name, ids) > 1
+        shutil.rmtree(box.home("alice") / name)
+    trial.note = f" in {more} of {RACES} more than one had started"
+
+
 def host(log: Path, run: int) -> str:
     """Where one of the small jobs ran."""
     return training.log(log).partition(f"\nruns {run} on ")[2].partition("\n")[0]
@@ -202,6 +220,7 @@ SCENARIOS: Mapping[str, Callable[[Round], None]] = {
     "cancel": cancel,
     "cut": cut,
     "fifty": fifty,
+    "any_of": any_of,
 }
 
 
@@ -220,7 +239,7 @@ def played(box: Sandbox, seed: int, number: int, scenario: str) -> str:
         log = trial.job.log if trial.job else ""
         return "\n".join([what, *(line for line in log.splitlines() if not any(map(line.__contains__, jobs.HARMLESS)))])
     where = f" broke {', '.join(sorted(trial.broken))}" if trial.broken else ""
-    print(f"{number:5d} {scenario:8}{time.monotonic() - started:7.1f} s{where}", flush=True)
+    print(f"{number:5d} {scenario:8}{time.monotonic() - started:7.1f} s{where}{trial.note}", flush=True)
     shutil.rmtree(box.home("alice") / name, ignore_errors=True)
     return ""
 

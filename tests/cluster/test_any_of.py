@@ -1,48 +1,14 @@
 """Alternatives of a job (`any_of`) on a real Slurm: one of them runs, even where two start in the same second."""
 
-import time
-
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from tests.cluster.alternatives import ended, ran, starts, submitted
 from tests.cluster.jobs import workdir
 
 pytestmark = pytest.mark.cluster
 
 ROUNDS = 10
-RUNS = """bash -c 'echo "$SLURM_JOB_ID $SLURM_JOB_NUM_NODES" >>ran; sleep 0.5'"""
-
-
-def submitted(box: Sandbox, name: str, alternatives: str, *options: str) -> list[int]:
-    """The ids of the jobs of a spec with these alternatives."""
-    directory = f"/home/alice/{workdir(box, name).name}"
-    spec = f"name: {name}\nmode: script\nworkdir: {directory}\ntime: 1m\noutput: '%j.out'\ncommand: {RUNS}\n"
-    spec += f"any_of: {alternatives}\n"
-    done = box.run(["sh", "-c", f'cd {directory} && exec slurm-plugin submit "$@" -', "sh", *options], input=spec)
-    return list(map(int, done.stdout.split()))
-
-
-def states(box: Sandbox, ids: list[int]) -> list[str]:
-    """Slurm's words for their states."""
-    named = ",".join(map(str, ids))
-    lines = box.run(["squeue", "-h", "-t", "all", "-j", named, "-o", "%i %T"]).stdout.splitlines()
-    found = dict(line.split() for line in lines)
-    return [found[str(each)] for each in ids]
-
-
-def ended(box: Sandbox, ids: list[int]) -> list[str]:
-    """Their states once none of them waits or runs."""
-    deadline = time.monotonic() + 60
-    while not {*states(box, ids)} <= {"COMPLETED", "CANCELLED", "FAILED"}:
-        assert time.monotonic() < deadline, states(box, ids)
-        time.sleep(0.1)
-    return states(box, ids)
-
-
-def ran(box: Sandbox, name: str) -> list[list[str]]:
-    """Which jobs the program ran in, and on how many nodes."""
-    file = box.home("alice") / name / "ran"
-    return [line.split() for line in file.read_text().splitlines()]
 
 
 def test_the_one_that_can_start_runs(cluster: Sandbox) -> None:
@@ -72,7 +38,7 @@ def test_two_that_start_in_the_same_second(cluster: Sandbox) -> None:
         found = ended(cluster, ids)
         assert sorted(found) == ["CANCELLED", "CANCELLED", "COMPLETED"]
         assert [job for job, _ in ran(cluster, name)] == [str(ids[found.index("COMPLETED")])]
-        races += sum((cluster.home("alice") / name / f"{each}.out").exists() for each in ids) > 1
+        races += starts(cluster, name, ids) > 1
     assert races  # at least once two have started
 
 
