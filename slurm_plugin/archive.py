@@ -39,6 +39,7 @@ NODE_SIDE: Final = (
     "compiled.py",
     "decide.py",
     "durations.py",
+    "envfile.py",
     "errors.py",
     "grant.py",
     "health.py",

@@ -80,7 +80,7 @@ def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
         "retries": spec.retries,
         "infiniband": spec.infiniband,
         "checkpoint": _absolute(workdir, spec.checkpoint) if spec.checkpoint else "",
-        "options": tuple(_options(spec, shape)),
+        "options": (*_options(spec, shape), *_environment(spec, site)),
         "command": " ".join(map(templates.bash, spec.words)),
     }
 
@@ -120,6 +120,18 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
     if spec.any_of:
         yield "--any-of"
     yield from asked.options(spec)
+
+
+def _environment(spec: Spec, site: Site) -> Iterator[str]:
+    """Files with variables, which `job supervise` reads before each attempt, and the names that `env` has set."""
+    yield from (f"--env-file={path}" for path in env_files(spec, site))
+    if spec.env_file and spec.env:
+        yield f"--own-env={','.join(spec.env)}"
+
+
+def env_files(spec: Spec, site: Site) -> tuple[str, ...]:
+    """The files of `env_file`, absolute."""
+    return tuple(_absolute(working_directory(spec, site), path) for path in spec.env_file)
 
 
 def directives(spec: Spec, workdir: str) -> Iterator[str]:

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_plugin import envfile, render, token
 from slurm_plugin import own_command as ours
-from slurm_plugin import render, token
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.policy import facts, judge, language
 from slurm_plugin.siteconfig import SiteConfig
@@ -101,6 +101,13 @@ def check_directories(spec: Spec, site: render.Site) -> None:
     for name, path in (("workdir", workdir), ("output", log)):
         if "%" not in str(path) and not os.path.isdir(path):  # noqa: PTH112 - false for a name that is too long
             raise UsageError(f"{name}: found no directory {path}\n  make it with: mkdir -p {path}")
+
+
+def check_files(spec: Spec, site: render.Site) -> None:
+    """Raise UsageError where the job would end at a file of `env_file`, as far as it can be seen from here."""
+    for path in render.env_files(spec, site):
+        if os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120 - else it is one of the nodes' own
+            envfile.read(path)
 
 
 def here(config: SiteConfig) -> render.Site:

@@ -17,6 +17,7 @@ from slurm_plugin.yamltext import Document, Path, found
 
 # Of a tuple's type: a text with commas is accepted too. (A union with a text crashes msgspec 0.22's convert.)
 COMMAS: Final = {"commas": True}
+ONE: Final = {"one": True}  # one text stands for a list of it
 LONGEST_WORD: Final = 100  # of a word that accepted ones are compared with, which takes the square of that
 MOST_UNKNOWN: Final = 20  # keys that a message names
 Record = TypeVar("Record", bound=Struct)
@@ -108,12 +109,17 @@ def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]
     if _records(kind) and isinstance(value, list):
         each = [_value(part, get_args(kind)[0], (*path, str(index))) for index, part in enumerate(value)]
         return tuple(part for part, _ in each), tuple(p for _, wrong in each for p in wrong)
-    texts = value.split(",") if isinstance(value, str) and _extra(kind) == COMMAS else value
+    texts = _split(value, _extra(kind)) if isinstance(value, str) else value
     try:
         return msgspec.convert(texts, kind, strict=False), ()
     except (msgspec.ValidationError, UnicodeEncodeError):  # the second of half a surrogate pair
         close = nearest(value, _words(kind)) if isinstance(value, str) else ""
         return None, (Problem(path, f"found {found(value)}; accepted: {_accepted(kind)}{close}"),)
+
+
+def _split(text: str, extra: Any) -> Any:
+    """A text for a list of texts, as the type has it."""
+    return text.split(",") if extra == COMMAS else [text] if extra == ONE else text
 
 
 def _inner(kind: Any) -> Any:

@@ -62,6 +62,7 @@ KEYS = {
     "an argument": lambda text: {"command": f"./a.out {shlex.quote(text)}"},
     "a script": lambda text: {"mode": "script", "command": f"true {shlex.quote(text)}"},
     "env": lambda text: {"env": {"A": text}},
+    "env_file in a list": lambda text: {"env_file": ["a", text]},
     "a name in env": lambda text: {"env": {text: "1"}},
     "a flag's name": lambda text: {"sbatch": {text: "1"}},
     "a flag": lambda text: {"sbatch": {"wckey": text}},
@@ -86,6 +87,7 @@ _PLAIN = (
         "exclusive",
         "grace",
     ),
+    "env_file",
     *("hang_timeout", "hold_on_failure", "infiniband", "launch", "licenses", "memory", "nodelist", "nodes", "output"),
     *("partition", "qos", "queue_timeout", "reservation", "time", "workdir"),
 )

@@ -88,6 +88,8 @@ def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as
         raise UsageError("--wait: found an array; one job can be followed\n  watch its tasks with: squeue --me --array")
     submission.check_directories(specs[0], site)
     logs = partial(submission.log, specs[0], site)
+    for spec in specs:
+        submission.check_files(spec, site)
     if len(jobs) > 1:
         return _alternatives(jobs, logs, wait=wait, as_json=as_json)
     job_id = submission.send(jobs[0], connect(patience_s=CONTROLLER_AWAY_S))

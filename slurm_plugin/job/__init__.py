@@ -78,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--any-of", action="store_true", help="one of several jobs, of which one is to run")
     supervise.add_argument("--infiniband", choices=("auto", "yes", "no"), default="auto")
     supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
+    supervise.add_argument("--env-file", action="append", default=[], metavar="FILE", help="variables of the command")
+    supervise.add_argument("--own-env", default="", metavar="NAMES", help="variables that no such file changes")
     supervise.add_argument("--hold", type=int, default=0, metavar="S", help="keep the nodes so long after a failure")
     supervise.add_argument("--prechecks", default="", help="checks that this job asks for besides the site's: fabric")
     supervise.add_argument("--ps", type=int, default=0, help="mode tensorflow: parameter servers")

@@ -7,7 +7,9 @@ from typing import Final
 
 import prechecks
 from hostfiles import nodelist
+from slurm_plugin import envfile
 from slurm_plugin.decide import BAD, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
+from slurm_plugin.errors import UsageError
 from slurm_plugin.job import barrier, controller, itself, part, progress, saved
 from slurm_plugin.job.guards import Guards
 from slurm_plugin.job.launch import as_a_shell
@@ -31,7 +33,8 @@ class Attempts:
     """Makes the attempts of one run, one after the other."""
 
     def __init__(self, surroundings: Surroundings, run: Run, nodes: Nodes, wish: Wish) -> None:
-        self.options, self.site, self.door, self.environ, self.launcher = surroundings
+        self.options, self.site, self.door, self.outside, self.launcher = surroundings
+        self.environ = self.outside  # with what the spec's files say, once an attempt is made
         self.run, self.nodes, self.wish = run, nodes, wish
         self.whole = run.allocation
         self.on: tuple[str, ...] = ()  # where the program runs, or was to run
@@ -55,6 +58,10 @@ class Attempts:
     def make(self, run: Run, reason: str) -> Attempt | Action:
         """One attempt; an action at once where there is nothing to decide."""
         self.run, self.answers = run, None
+        try:  # each time anew: a token in there may have been replaced
+            self.environ = envfile.over(self.outside, self.options.env_file, self.options.own_env.split(","))
+        except UsageError as error:
+            return Action("fail", 1, error.one_line)
         checks = run.attempt == self.first  # later ones have just been looked at
         self.preparation = self._prepared(self.nodes.names[: self.wish.nodes])
         health = dict.fromkeys(self.nodes.names, Health("ok"))

@@ -7,7 +7,7 @@ from msgspec import Meta
 from slurm_plugin.modes import MODES
 from slurm_plugin.modes.ascend import MESSAGES
 from slurm_plugin.token import MAX_RETRIES
-from slurm_plugin.validate import COMMAS
+from slurm_plugin.validate import COMMAS, ONE
 
 if TYPE_CHECKING:
     ModeName: TypeAlias = str
@@ -76,6 +76,15 @@ FilePath = Annotated[
         pattern=rf"^(?!~)[^{_NOT_IN_A_DIRECTIVE}]+\Z",
         max_length=1024,
         description="a path without control characters, backslashes, double quotes, `$` or a leading `~`",
+    ),
+]
+FilePaths = Annotated[
+    tuple[FilePath, ...],
+    Meta(
+        max_length=64,
+        description="a path without control characters, backslashes, double quotes, `$` or a leading `~`, or a list",
+        extra=ONE,
+        extra_json_schema={"$comment": "or one text"},
     ),
 ]
 Word = Annotated[str, Meta(pattern=rf"^{_WORD}\Z", description="a name of letters, digits and `_.+@:-`")]

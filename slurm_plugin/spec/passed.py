@@ -27,7 +27,7 @@ KEY_OF: Final[Mapping[str, str]] = {
     "chdir": "workdir",
     "cpus-per-task": "cpus",
     "export": "env",
-    "export-file": "env",
+    "export-file": "env_file",
     "gpus": "accelerators",
     "gpus-per-node": "accelerators",
     "gpus-per-socket": "accelerators",

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin import directive, durations, validate, yamltext
+from slurm_plugin import directive, durations, envfile, validate, yamltext
 from slurm_plugin.modes import MODES, command
-from slurm_plugin.modes.base import LONGEST_VALUE
 from slurm_plugin.spec import passed, resources
 from slurm_plugin.spec.kinds import MAIL_TYPES, joined
 from slurm_plugin.spec.parts import ANNOTATED_RETRIES, ANNOTATED_UNCONDITIONAL, TensorFlow
@@ -20,11 +19,7 @@ TASK_LAUNCH: Final = ("openmpi", "mpich", "intelmpi", "pytorch", "deepspeed", "t
 USR1: Final = "SIGUSR1"  # with which a program is told to save
 TORCH_SIGNALS: Final = "PET_SIGNALS_TO_HANDLE"  # torch.distributed.run's option --signals-to-handle, as a variable
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_NOT_IN_ENV = re.compile(r"[\0\ud800-\udfff]")
 _TASKS_OWN = re.compile(r"%[0-9]*[aj]")
-# bash ends a script that assigns to one of these.
-_READ_ONLY: Final = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
 
 
 def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | None = None) -> Iterator[Problem]:
@@ -53,7 +48,8 @@ def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | Non
     yield from _resource_problems(spec)
     yield from passed.problems(spec.sbatch, known)
     for name, value in spec.env.items():
-        yield from _env_problems(name, value)
+        if text := envfile.wrong(name, value):
+            yield Problem(("env", name), text)
     annotations = spec.metadata.annotations
     where = ("metadata", "annotations")
     if annotations.retries not in (None, spec.retries) and "retries" in fields:
@@ -128,17 +124,3 @@ def _mode_problems(spec: Spec) -> Iterator[Problem]:
     if no_workers >= tasks:
         text = f"found {no_workers} servers, chief and evaluator in {tasks} task(s); accepted: fewer, one is a worker"
         yield Problem(("tensorflow",), text)
-
-
-def _env_problems(name: str, value: str) -> Iterator[Problem]:
-    path = ("env", name)
-    if not _ENV_NAME.fullmatch(name):
-        yield Problem(path, "accepted names: letters, digits and `_`, the first not a digit")
-    elif name.startswith("SLURM_"):
-        yield Problem(path, "SLURM_ names are Slurm's and ours; choose another name")
-    elif name in _READ_ONLY:
-        yield Problem(path, "bash does not let a script set it; choose another name")
-    if _NOT_IN_ENV.search(value):
-        yield Problem(path, "the value has a NUL or half a surrogate pair in it; no variable can hold that")
-    elif len(f"{name}={value}".encode(errors="replace")) > LONGEST_VALUE:
-        yield Problem(path, f"found {len(value)} characters; a variable can hold {LONGEST_VALUE} bytes; use a file")

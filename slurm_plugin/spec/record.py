@@ -19,6 +19,7 @@ from slurm_plugin.spec.kinds import (
     Exclusive,
     Fewest,
     FilePath,
+    FilePaths,
     HostList,
     Licenses,
     Memory,
@@ -75,6 +76,7 @@ class Spec(Part, frozen=True, kw_only=True):
     sbatch: Flags = {}  # noqa: RUF012 - msgspec copies it
     command: Command
     env: Mapping[str, str] = {}
+    env_file: FilePaths = ()
     workdir: Directory | None = None
     output: FilePath = "%x-%j.out"
     checkpoint: FilePath | None = None

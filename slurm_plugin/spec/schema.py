@@ -10,7 +10,6 @@ from typing import Any, Final
 import msgspec
 
 from slurm_plugin.spec import alternatives
-from slurm_plugin.spec.kinds import ONE_TEXT
 from slurm_plugin.spec.record import Spec
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -44,6 +43,7 @@ MEANS: Final[Mapping[str, str]] = {
     "sbatch": "Any other flag of sbatch's",
     "command": "What is run; no shell reads it but in mode script",
     "env": "Variables of the command; values are literal texts",
+    "env_file": "Files with more of them, which stay out of the script",
     "workdir": "The job's directory",
     "output": "The log, with sbatch's patterns",
     "checkpoint": "Where the program keeps its checkpoints",
@@ -98,7 +98,7 @@ def _for_yaml(node: Any) -> Any:
         found["type"] = ["string", "number"]
     if found.get("type") == "integer":
         found = {"pattern": _WHOLE_NUMBER, **found, "type": ["integer", "string"]}
-    if found.get("$comment") == ONE_TEXT["$comment"]:
+    if str(found.get("$comment")).startswith("or one text"):
         found["type"] = ["array", "string", "number"]
     if found.get("enum") == ["false", "true"]:
         found["enum"] = ["false", "true", False, True]

@@ -30,6 +30,7 @@ command: /opt/conda/envs/train/bin/python train.py --name 'two words' --note "it
 env:
   NCCL_DEBUG: WARN
   GREETING: "it's $HOME, `date`\\nand a second line\\n#SBATCH --comment=x"
+env_file: [keys.env, "/etc/it's"]
 workdir: 'my runs/no #1'
 time: 2d
 output: logs/%x-%j.out
@@ -122,7 +123,9 @@ def test_every_word_reaches_supervise_as_it_was_written(tmp_path: Path) -> None:
     assert run(script(spec, Site(str(tmp_path), str(tmp_path / "slurm-plugin"))), tmp_path) == [
         str(workdir),
         "it's $HOME, `date`\nand a second line\n#SBATCH --comment=x",
-        *("job", "supervise", "--mode=pytorch", "--hold=14400", "--retries=3", "--slots=8", "--infiniband=yes"),
+        *("job", "supervise", "--mode=pytorch", "--hold=14400"),
+        *(f"--env-file={workdir}/keys.env", "--env-file=/etc/it's", "--own-env=NCCL_DEBUG,GREETING"),
+        *("--retries=3", "--slots=8", "--infiniband=yes"),
         *("--checkpoint=/scratch/ada/checkpoints", "--"),
         *("/opt/conda/envs/train/bin/python", "train.py", "--name", "two words", "--note", "it's"),
     ]

@@ -12,8 +12,8 @@ from slurm_plugin.yamltext import MAX_BYTES
 KEYS = (
     "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
     " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command, env,"
-    " workdir, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout,"
-    " hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata, any_of"
+    " env_file, workdir, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace,"
+    " hang_timeout, hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata, any_of"
 )
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 
@@ -71,6 +71,12 @@ def test_three_keys_are_enough() -> None:
     """The rest has defaults: one node, one slot, no restart and no checks asked for (row A8)."""
     spec = load(SMALL.encode(), "job.yaml")
     assert (spec.nodes, spec.slots, spec.retries, spec.infiniband, spec.output) == (1, 1, 0, "auto", "%x-%j.out")
+
+
+def test_one_file_with_variables_or_a_list() -> None:
+    """A comma in a name is part of it."""
+    assert load(f"{SMALL}env_file: a,b.env\n".encode(), "job.yaml").env_file == ("a,b.env",)
+    assert load(f"{SMALL}env_file: [a.env, /b.env]\n".encode(), "job.yaml").env_file == ("a.env", "/b.env")
 
 
 def test_json_is_read_as_well() -> None:
@@ -142,9 +148,10 @@ ONE_PROBLEM = {
     "env: {SLURM_PLUGIN_LAUNCH: 1}": "line 4: env.SLURM_PLUGIN_LAUNCH: SLURM_ names are Slurm's and ours; choose"
     " another name",
     "env: {UID: 0}": "line 4: env.UID: bash does not let a script set it; choose another name",
-    'env: {A: "\\0"}': "line 4: env.A: the value has a NUL or half a surrogate pair in it; no variable can hold that",
+    'env: {A: "\\0"}': "line 4: env.A: the value has a NUL, or what is no UTF-8, in it; accepted: text",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
     '"\\e[2J\\ud800": 1': f"line 4: ?[2J?: unknown key; accepted: {KEYS}",
+    "env_file: [a, $HOME/x]": f"line 4: env_file: found a list; accepted: {PATH_RULE}, or a list",
     "<<: {a: b}": f"line 4: <<: unknown key; accepted: {KEYS}",
 }
 

@@ -116,6 +116,19 @@ def test_a_missing_directory_is_told_before_slurm_ends_the_job_without_a_word(tm
         submit.check_directories(load(SMALL + b"output: logs/x\n", "a"), site)
 
 
+def test_a_file_with_variables_is_read_before_it_is_submitted(tmp_path: Path) -> None:
+    """Where its directory can be seen here: it may be one of the nodes' own."""
+    site = Site(str(tmp_path), "/bin/slurm-plugin")
+    submit.check_files(load(SMALL + b"env_file: [/of/the/nodes/only.env]\n", "a"), site)
+    wanted = load(SMALL + b"workdir: runs\nenv_file: [a.env]\n", "a")
+    submit.check_files(wanted, site)
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(UsageError, match=f"env_file: {tmp_path}/runs/a.env: found No such file or directory; accepted"):
+        submit.check_files(wanted, site)
+    (tmp_path / "runs/a.env").write_text("A=1\n")
+    submit.check_files(wanted, site)
+
+
 def test_a_script_calls_the_deployed_command_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,24 @@ def test_a_program_whose_tasks_are_alike_starts_unasked(srun: Path) -> None:
     assert (srun / "work/ran").exists()
 
 
+def test_variables_of_files_reach_the_program(srun: Path) -> None:
+    """Over what came with the job, below what the spec's `env` has set."""
+    (srun / "work/a.env").write_text("A=of the file\nB=of the file\nHOME=/elsewhere\n")
+    words = ("--mode=single", f"--env-file={srun}/work/a.env", "--own-env=B")
+    environ = {"B": "own", "HOME": "/h"}
+    wanted = ("sh", "-c", 'echo "$A, $B, $HOME" >ran')
+    assert attempted(srun, FakeSlurm(RUNNING), *words, "--", *wanted, environ=environ).kind == "finish"
+    assert (srun / "work/ran").read_text() == "of the file, own, /elsewhere\n"
+
+
+def test_a_file_with_variables_that_cannot_be_read_ends_the_job(srun: Path) -> None:
+    """In words, before any program starts."""
+    found = attempted(srun, FakeSlurm(RUNNING), "--mode=single", "--env-file=/none/a.env", "--", "sh", "-c", ": >ran")
+    assert (found.kind, found.code) == ("fail", 1)
+    assert found.reason.startswith("env_file: /none/a.env: found No such file or directory; accepted: a file that ")
+    assert not (srun / "work/ran").exists()
+
+
 def test_nothing_starts_when_slurm_took_the_nodes_back(srun: Path) -> None:
     """Its own end follows at once."""
     for number in range(2):

@@ -17,6 +17,7 @@ from tests.hostile_specs import FILES, KEYS, TEXTS, spec
 HOME = Site("/home/ada", "/bin/true")
 HARMLESS = [line.partition("=")[0] for line in script(load(spec({}), "a"), HOME).split("\n\n")[0].splitlines()]
 SOON_S = 10.0
+QUOTED = ("an argument", "a script", "env", "env_file", "env_file in a list", "workdir", "checkpoint")
 ALLOWED = {
     *("account", "array", "begin", "constraint", "deadline", "dependency", "exclude", "exclusive", "gres", "licenses"),
     *("mail-type", "mail-user", "mem", "nodelist", "partition", "qos", "reservation", "signal", "time", "wckey"),
@@ -76,7 +77,7 @@ def test_a_text_is_literal_or_refused(key: str) -> None:
             if key in ("comment", "a flag", "account", "output", "workdir"):
                 wanted = f"/home/ada/{text.rstrip('/')}" if key == "workdir" else text
                 assert any(wanted in option.partition("=")[2] for option in found), (what, found)
-            scripts += [made] if key in ("an argument", "a script", "env", "workdir", "checkpoint") else []
+            scripts += [made] if key in QUOTED else []
         assert time.monotonic() - start < SOON_S, what
     for made in scripts:
         subprocess.run(["bash", "-n"], input=made, text=True, check=True, timeout=30)

@@ -107,6 +107,8 @@ ACCEPTED: list[dict[str, Any]] = [
     {"memory": 0},
     {"any_of": [{"partition": "a"}, {"partition": "b", "nodes": "2-4"}]},
     {"array": "0-31%4"},
+    {"env_file": "a.env"},
+    {"env_file": ["a.env", "/b.env"]},
     {"partition": None},
     {"metadata": {"annotations": {"fault-tolerance/job-retry-num": "3"}}},
     {"retries": 1, "metadata": {"annotations": {"fault-tolerance/job-unconditional-retry": True}}},
@@ -127,6 +129,7 @@ REFUSED: list[dict[str, Any]] = [
     {"any_of": [{"partition": "a"}, {"retries": 1}]},
     {"output": "a\nb"},
     {"command": []},
+    {"env_file": ["~/x"]},
 ]
 
 

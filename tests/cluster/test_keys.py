@@ -1,0 +1,39 @@
+"""Keys of a spec that say what the program finds round it, on a real Slurm."""
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.sandbox import Sandbox
+from tests.cluster.jobs import ALICE_UID, submit, workdir
+
+pytestmark = pytest.mark.cluster
+
+
+def put(path: Path, text: str, mode: int = 0o600) -> None:
+    """A file of alice's."""
+    path.write_text(text)
+    path.chmod(mode)
+    os.chown(path, ALICE_UID, ALICE_UID)
+
+
+def bash(text: str) -> str:
+    """A command that bash runs."""
+    return f"bash -c {shlex.quote(text)}"
+
+
+def test_variables_of_a_file_reach_every_node(cluster: Sandbox) -> None:
+    """With `env` above them, and no value in what Slurm keeps of the job; a file that is gone ends it in words."""
+    put(workdir(cluster, "keys-env") / "keys.env", "TOKEN=s3cr3t \nLR=0.1\n")
+    command = bash('echo "$SLURMD_NODENAME <$TOKEN> $LR"; [ "$SLURM_PROCID" ] && rm -f keys.env; exit 1')
+    spec = {"env": {"LR": "0.2"}, "retries": 1, "unconditional": "yes", "command": command, "accelerators": {"gpu": 0}}
+    job = submit(cluster, "keys-env", made=True, env_file="keys.env", launch="task", **spec)
+    assert job.end() == "FAILED"
+    assert {"n1 <s3cr3t > 0.2", "n2 <s3cr3t > 0.2"} <= set(job.log.splitlines()), job.log
+    why = "env_file: /home/alice/keys-env/keys.env: found No such file or directory; accepted: "
+    assert f"[slurm_plugin] error,exiting: attempt 1: {why}" in job.log
+    script = cluster.run(["scontrol", "write", "batch_script", str(job.id), "-"]).stdout
+    assert "--env-file=/home/alice/keys-env/keys.env" in script
+    assert "s3cr3t" not in script
