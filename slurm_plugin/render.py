@@ -51,6 +51,7 @@ def lines(spec: Spec, site: Site, source: str = "JOB.yaml") -> list[Line]:
     keys |= {
         f"export {name}={templates.bash(value)}".partition("\n")[0]: ("env", name) for name, value in spec.env.items()
     }
+    keys[f"for slurm_plugin_module in {' '.join(spec.modules)}; do"] = ("modules",)
     traced = templates.traced(_template(spec), **_values(spec, site, source))
     return [Line(text, place, keys.get(text, ())) for text, place in traced]
 
@@ -72,6 +73,7 @@ def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
         "slots": spec.slots,
         "source": shlex.quote(source) if source.isprintable() else "JOB.yaml",
         "cpus": _cpus(spec),
+        "modules": " ".join(spec.modules),
         "env": tuple(spec.env.items()),
         "workdir": workdir,
         "note": launch.note,

@@ -63,6 +63,7 @@ KEYS = {
     "a script": lambda text: {"mode": "script", "command": f"true {shlex.quote(text)}"},
     "env": lambda text: {"env": {"A": text}},
     "env_file in a list": lambda text: {"env_file": ["a", text]},
+    "modules in a list": lambda text: {"modules": ["gcc", text]},
     "a name in env": lambda text: {"env": {text: "1"}},
     "a flag's name": lambda text: {"sbatch": {text: "1"}},
     "a flag": lambda text: {"sbatch": {"wckey": text}},
@@ -88,6 +89,7 @@ _PLAIN = (
         "grace",
     ),
     "env_file",
+    "modules",
     *("hang_timeout", "hold_on_failure", "infiniband", "launch", "licenses", "memory", "nodelist", "nodes", "output"),
     *("partition", "qos", "queue_timeout", "reservation", "time", "workdir"),
 )

@@ -92,6 +92,10 @@ Words = Annotated[
     tuple[Word, ...],
     _one_or_more("a name of letters, digits and `_.+@:-`, or a list of names"),
 ]
+Modules = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+@:/=-]{0,255}\Z")], ...],
+    _one_or_more("names such as `gcc/12.2.0`, or a list of them"),
+]
 _Expression = Annotated[str, Meta(pattern=rf"^{_EXPRESSION}\Z")]
 Constraint = Annotated[
     _Expression, Meta(description="features as sbatch has them, such as `a100&ib` or `[rack1|rack2]`")

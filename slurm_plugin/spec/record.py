@@ -24,6 +24,7 @@ from slurm_plugin.spec.kinds import (
     Licenses,
     Memory,
     ModeName,
+    Modules,
     Moment,
     Name,
     Nice,
@@ -77,6 +78,7 @@ class Spec(Part, frozen=True, kw_only=True):
     command: Command
     env: Mapping[str, str] = {}
     env_file: FilePaths = ()
+    modules: Modules = ()
     workdir: Directory | None = None
     output: FilePath = "%x-%j.out"
     checkpoint: FilePath | None = None

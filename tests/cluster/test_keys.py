@@ -37,3 +37,16 @@ def test_variables_of_a_file_reach_every_node(cluster: Sandbox) -> None:
     script = cluster.run(["scontrol", "write", "batch_script", str(job.id), "-"]).stdout
     assert "--env-file=/home/alice/keys-env/keys.env" in script
     assert "s3cr3t" not in script
+
+
+def test_libraries_of_the_program_are_not_those_of_our_python(cluster: Sandbox) -> None:
+    """One of a module's that does not fit would keep it from starting."""
+    directory = workdir(cluster, "keys-libraries")
+    put(directory / "libexpat.so.1", "no library\n")
+    where = "/home/alice/keys-libraries"
+    spec = {"mode": "single", "nodes": 1, "accelerators": {"gpu": 0}, "env": {"LD_LIBRARY_PATH": where}}
+    command = bash("echo [$LD_LIBRARY_PATH] ${SLURM_PLUGIN_LIBRARIES-none}; python3 -c pass")
+    job = submit(cluster, "keys-libraries", made=True, command=command, **spec)
+    assert job.end() == "FAILED", job.log
+    assert f"[{where}] none" in job.log.splitlines()
+    assert "python3: error while loading shared libraries" in job.log

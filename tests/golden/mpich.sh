@@ -12,6 +12,24 @@
 #   slurm-plugin render mpich.yaml
 set -euo pipefail
 
+# Modules, on top of those that came with the job. What defines `module`, and what it runs, is not written for `set -eu`.
+set +eu +o pipefail
+for slurm_plugin_file in "${MODULESHOME-}/init/bash" /etc/profile.d/*lmod.sh /etc/profile.d/*modules.sh \
+    /usr/share/lmod/lmod/init/bash /usr/share/modules/init/bash; do
+    type module >/dev/null 2>&1 && break # as of now, or exported by the shell that submitted the job
+    [ ! -r "$slurm_plugin_file" ] || . "$slurm_plugin_file"
+done
+if ! type module >/dev/null 2>&1; then
+    echo "[slurm_plugin] error,exiting: modules: $(uname -n) has no module command: install Lmod or Environment Modules"
+    exit 1
+fi
+for slurm_plugin_module in gcc/12.2.0 mpich; do
+    module load "$slurm_plugin_module" && continue
+    echo "[slurm_plugin] error,exiting: modules: $slurm_plugin_module was not loaded on $(uname -n), as it says above; see: module avail"
+    exit 1
+done
+set -euo pipefail # again
+
 # mpirun warns about a variable of `-x` that is not set; the dynamic loader reads an empty one as none.
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}"
 # Left by `sbatch --export`: mpirun starts its daemons with srun, which has to hand the whole environment on.

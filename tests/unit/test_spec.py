@@ -12,7 +12,7 @@ from slurm_plugin.yamltext import MAX_BYTES
 KEYS = (
     "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
     " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command, env,"
-    " env_file, workdir, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace,"
+    " env_file, modules, workdir, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace,"
     " hang_timeout, hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata, any_of"
 )
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
@@ -151,6 +151,7 @@ ONE_PROBLEM = {
     'env: {A: "\\0"}': "line 4: env.A: the value has a NUL, or what is no UTF-8, in it; accepted: text",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
     '"\\e[2J\\ud800": 1': f"line 4: ?[2J?: unknown key; accepted: {KEYS}",
+    "modules: [gcc, -f]": "line 4: modules: found a list; accepted: names such as `gcc/12.2.0`, or a list of them",
     "env_file: [a, $HOME/x]": f"line 4: env_file: found a list; accepted: {PATH_RULE}, or a list",
     "<<: {a: b}": f"line 4: <<: unknown key; accepted: {KEYS}",
 }

@@ -13,6 +13,7 @@ from slurm_plugin.modes import MODES
 VALUES = {
     "directives": ("--nodes=2", "--time=5"), "job": "j", "mode": "single", "nodes": 2, "slots": 1, "source": "JOB.yaml",
     "cpus": "",
+    "modules": "",
     "env": (("A", "two\nlines"),), "workdir": "/w", "note": "", "launch": "", "slurm_plugin": "/bin/slurm-plugin",
     "options": (), "retries": 0, "infiniband": "auto", "checkpoint": "", "command": "true",
 }  # fmt: skip

@@ -108,6 +108,8 @@ ACCEPTED: list[dict[str, Any]] = [
     {"any_of": [{"partition": "a"}, {"partition": "b", "nodes": "2-4"}]},
     {"array": "0-31%4"},
     {"env_file": "a.env"},
+    {"modules": "gcc/12,cuda"},
+    {"modules": ["gcc/12", "cuda@11+x=1"]},
     {"env_file": ["a.env", "/b.env"]},
     {"partition": None},
     {"metadata": {"annotations": {"fault-tolerance/job-retry-num": "3"}}},
@@ -130,6 +132,7 @@ REFUSED: list[dict[str, Any]] = [
     {"output": "a\nb"},
     {"command": []},
     {"env_file": ["~/x"]},
+    {"modules": ["a b"]},
 ]
 
 
