@@ -13,18 +13,16 @@ from hostfiles import HostfileError, nodelist
 from prechecks import setting
 from prechecks.setting import Setting
 from slurm_plugin import compiled as deployed
-from slurm_plugin import durations, validate, yamltext
+from slurm_plugin import durations, sitefile, validate
 from slurm_plugin.compiled import VERSION, fingerprint
-from slurm_plugin.errors import UsageError
 from slurm_plugin.job.lease import LEASE_S, LOST_S
 from slurm_plugin.policy import language
-from slurm_plugin.policy.language import Hold, Policy
-from slurm_plugin.spec import presets
+from slurm_plugin.policy.language import Hold
+from slurm_plugin.sitefile import PlainPath, Record, SubmitConfig
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import Problem
 from slurm_plugin.wrapper import features
 
-DEFAULT_PATH = Path("/etc/slurm/slurm_plugin.yaml")
 LEAST_SILENCE_S, LONGEST_SILENCE_S = round(LEASE_S), 3600  # of `node_timeout`: no less than a node's lease lasts
 LONGEST_INTERVAL_S: Final = 65535  # of HealthCheckInterval: slurmctld does not start with a longer one
 LONGEST_DEADLINE_S: Final = 60  # a prolog should end within MessageTimeout, and no site's is much longer
@@ -43,14 +41,6 @@ Seconds = Annotated[str, Meta(pattern=rf"^{_SECONDS.pattern}\Z", description="a 
 Device = Annotated[str, Meta(pattern=r"^/[^%]*%d[^%]*\Z", description="a path with %d for the GPU's number")]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\0\n]*\Z", description="an absolute path")]
-# Root's hooks hold these without quotes.
-PlainPath = Annotated[
-    str, Meta(pattern=r"^/[A-Za-z0-9._/+-]*\Z", description="an absolute path of letters, digits and ._/+-")
-]
-
-
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the site file."""
 
 
 # What the site file accepts for each kind of setting that a check has (prechecks.setting).
@@ -121,7 +111,7 @@ class Recovery(Record, frozen=True):
     nice: Count = 1000  # by how much its Nice is lowered where a drain of ours, or a node's death, is the cause
 
 
-class SiteConfig(Record, frozen=True):
+class SiteConfig(SubmitConfig, frozen=True):
     """The whole site file."""
 
     infiniband_partitions: tuple[str, ...] = ()
@@ -133,38 +123,27 @@ class SiteConfig(Record, frozen=True):
     metrics_directory: PlainPath | None = None  # of node_exporter's textfile collector
     periodic: Periodic = Periodic()
     recovery: Recovery = Recovery()
-    policy: Policy = Policy()
     prechecks: Prechecks = Prechecks()
-    presets: Mapping[str, Mapping[str, Any]] = {}  # what a spec may extend: name -> keys of a spec
     sbatch: Mapping[str, str] = {}  # features of every script that `slurm-plugin sbatch` submits
     clean: tuple[AbsolutePath, ...] = ("/dev/shm",)  # noqa: S108 - what is cleaned of others' files
     python: PlainPath = "/usr/bin/python3"
     slurm_bin: PlainPath = "/usr/bin"
-    command: PlainPath = f"{DEFAULT_ROOT}/bin/slurm-plugin"
     run_directory: PlainPath = "/run/slurm_plugin"
     spool_directory: PlainPath = "/var/spool/slurm_plugin"
 
 
 def load(path: Path | None = None) -> SiteConfig:
     """Read the site file; without one, every default holds. Raises UsageError with everything that is wrong in it."""
-    if path is None and not DEFAULT_PATH.exists():
-        return SiteConfig()
-    source = path or DEFAULT_PATH
-    try:
-        data = source.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{source}: {error.strerror}\n  give the site file with: --config") from error
-    document = yamltext.read(data, str(source)) if data.strip() else yamltext.Document({})
+    document = sitefile.read(path)
     config, problems = validate.record(document, SiteConfig)
     found = (*problems, *(_problems(config) if config else ()))
-    validate.fail(found, document, str(source), so="nothing was done", again="slurm-plugin site render DIR")
+    validate.fail(found, document, str(path or sitefile.DEFAULT_PATH), so="nothing was done", again=sitefile.AGAIN)
     return config or SiteConfig()
 
 
 def _problems(config: SiteConfig) -> Iterator[Problem]:
     """What is wrong beyond the type of each field."""
-    yield from presets.problems(config.presets)
-    yield from language.problems(config.policy)
+    yield from sitefile.problems(config)
     items = [check.item for check in prechecks.CHECKS]
     for item in config.prechecks.mandatory:
         if item not in items:
@@ -220,7 +199,7 @@ class SiteFile(NamedTuple):
 
 def site_file(path: Path | None = None) -> SiteFile:
     """The file that `load` reads."""
-    where = str((path or DEFAULT_PATH).absolute())
+    where = str((path or sitefile.DEFAULT_PATH).absolute())
     return SiteFile(where, fingerprint(where))
 
 

@@ -11,7 +11,7 @@ from slurm_plugin import envfile, render, token
 from slurm_plugin import own_command as ours
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.policy import facts, judge, language
-from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.sitefile import SubmitConfig
 from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.spec import Spec
 
@@ -67,7 +67,7 @@ def log(spec: Spec, site: render.Site, job_id: int) -> str:
     return "" if "%" in known else known
 
 
-def check_policy(submission: Submission, config: SiteConfig, environ: Mapping[str, str]) -> None:
+def check_policy(submission: Submission, config: SubmitConfig, environ: Mapping[str, str]) -> None:
     """Raise SlurmPluginError where the site's policy refuses it, in the words of the controller.
 
     What only the controller knows (the user's default account, the default partition) is left to it. It holds root to
@@ -78,7 +78,7 @@ def check_policy(submission: Submission, config: SiteConfig, environ: Mapping[st
         raise SlurmPluginError(f"nothing was submitted: the site's policy refuses this job{''.join(lines)}")
 
 
-def verdict(submission: Submission, config: SiteConfig, environ: Mapping[str, str]) -> judge.Verdict:
+def verdict(submission: Submission, config: SubmitConfig, environ: Mapping[str, str]) -> judge.Verdict:
     """What the site's policy makes of it here."""
     if os.geteuid() == 0:
         return judge.Verdict()
@@ -110,11 +110,11 @@ def check_files(spec: Spec, site: render.Site) -> None:
             envfile.read(path)
 
 
-def here(config: SiteConfig) -> render.Site:
+def here(config: SubmitConfig) -> render.Site:
     """The site as this process sees it."""
     return render.Site(str(Path.cwd()), own_command(config), root=os.geteuid() == 0)
 
 
-def own_command(config: SiteConfig) -> str:
+def own_command(config: SubmitConfig) -> str:
     """The `slurm-plugin` that batch scripts call. Raises MissingError where there is none."""
     return ours.for_scripts(config.command)

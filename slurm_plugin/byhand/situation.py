@@ -38,11 +38,11 @@ def site(config: Path | None) -> Site:
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} cannot be used: {error}\n  give a site file with: --config FILE") from error
     try:
-        from slurm_plugin import siteconfig  # noqa: PLC0415 - needs packages that a node does without
+        from slurm_plugin import siteconfig, sitefile  # noqa: PLC0415 - need packages that a node does without
     except ImportError as error:
         what = f"{config}: a site file cannot be read here" if config else f"{path} is not there"
         raise MissingError(f"{what}, only the node side is installed\n  run: pip install slurm_plugin") from error
-    there = config or (siteconfig.DEFAULT_PATH if siteconfig.DEFAULT_PATH.exists() else None)
+    there = config or (sitefile.DEFAULT_PATH if sitefile.DEFAULT_PATH.exists() else None)
     return Site(siteconfig.compiled(siteconfig.load(config)), str(there or DEFAULTS))
 
 

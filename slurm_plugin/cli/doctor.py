@@ -8,7 +8,8 @@ import click
 
 from slurm_plugin.doctor import examine
 from slurm_plugin.doctor.finding import exit_code
-from slurm_plugin.siteconfig import DEFAULT_PATH, DEFAULT_ROOT
+from slurm_plugin.siteconfig import DEFAULT_ROOT
+from slurm_plugin.sitefile import DEFAULT_PATH
 from slurm_plugin.slurm import connect
 
 

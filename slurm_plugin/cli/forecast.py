@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from slurm_plugin import asked, siteconfig, submit
+from slurm_plugin import asked, sitefile, submit
 from slurm_plugin.cli.jobs import config_option, flags_if_it_can_say, read_specs, spec_argument, spec_name
 from slurm_plugin.errors import UsageError
 from slurm_plugin.forecast import Answer, Wanted, of_partitions
@@ -22,7 +22,7 @@ from slurm_plugin.spec.kinds import joined
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for each alternative one.")
 def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
     """Say when JOB.yaml would start, and what stands in its way. Nothing is submitted; exit 1: it would not start."""
-    settings = siteconfig.load(config)
+    settings = sitefile.load(config)
     specs = read_specs(spec_file, settings, flags_if_it_can_say)
     site, door = submit.here(settings), connect()
     submit.check_directories(specs[0], site)

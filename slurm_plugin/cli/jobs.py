@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from slurm_plugin import own_command, siteconfig, templates
+from slurm_plugin import own_command, sitefile, templates
 from slurm_plugin import render as rendering
 from slurm_plugin import submit as submission
 from slurm_plugin.errors import SlurmPluginError, UsageError
@@ -27,7 +27,7 @@ config_option = click.option(
     "--config",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     envvar="SLURM_PLUGIN_CONFIG",
-    help=f"The site file.  [default: {siteconfig.DEFAULT_PATH}, where it exists]",
+    help=f"The site file.  [default: {sitefile.DEFAULT_PATH}, where it exists]",
 )
 
 
@@ -39,7 +39,7 @@ config_option = click.option(
 @click.option("--explain", is_flag=True, help="Say of each line which template, key, preset or policy gave it.")
 def render(spec_file: str, config: Path | None, alternative: int | None, *, batch: bool, explain: bool) -> None:
     """Print the sbatch script that JOB.yaml becomes (`-`: the spec on stdin)."""
-    site = siteconfig.load(config)
+    site = sitefile.load(config)
     data = read_file(spec_file)
     specs = load_specs(data, spec_file, site, flags_if_it_can_say)
     if (alternative or 1) > len(specs):
@@ -75,7 +75,7 @@ def render(spec_file: str, config: Path | None, alternative: int | None, *, batc
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, with --wait a second one at the end.")
 def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as_json: bool) -> int:
     """Submit JOB.yaml (`-`: the spec on stdin) and print the job id."""
-    settings = siteconfig.load(config)
+    settings = sitefile.load(config)
     specs = read_specs(spec_file, settings, flags_if_it_can_say if dry_run else _flags)
     site = submission.here(settings)
     jobs = [submission.build(spec, site, spec_name(spec_file)) for spec in specs]
@@ -164,12 +164,12 @@ def flags_if_it_can_say(names: Sequence[str]) -> Mapping[str, str] | None:
         return None
 
 
-def read_specs(spec_file: str, site: siteconfig.SiteConfig, known: Known) -> tuple[Spec, ...]:
+def read_specs(spec_file: str, site: sitefile.SubmitConfig, known: Known) -> tuple[Spec, ...]:
     """The spec in a file, or on stdin; each of its alternatives as one."""
     return load_specs(read_file(spec_file), spec_file, site, known)
 
 
-def load_specs(data: bytes, spec_file: str, site: siteconfig.SiteConfig, known: Known) -> tuple[Spec, ...]:
+def load_specs(data: bytes, spec_file: str, site: sitefile.SubmitConfig, known: Known) -> tuple[Spec, ...]:
     """The same of what was read."""
     return load_all(data, "<stdin>" if spec_file == "-" else spec_file, presets=site.presets, known=known)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from slurm_plugin import batchspec, siteconfig, submit, yamltext
+from slurm_plugin import batchspec, sitefile, submit, yamltext
 from slurm_plugin import render as rendering
 from slurm_plugin import spec as specs
 from slurm_plugin.errors import UsageError
@@ -32,7 +32,7 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{spec_file}: {error.strerror}") from error
-    config = siteconfig.load()
+    config = sitefile.load()
     spec, fields = specs.load(data, "JOB.yaml", presets=config.presets), yamltext.read(data, "JOB.yaml").fields
     directory = str(Path.cwd().resolve())
     spec = batchspec.fitted(spec, fields, batchspec.given(os.environ, directory, *_asked()))

@@ -15,7 +15,8 @@ from slurm_plugin.install import plan as planning
 from slurm_plugin.install.perform import perform
 from slurm_plugin.install.standing import Plan
 from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import DEFAULT_PATH, DEFAULT_ROOT, load, site_file
+from slurm_plugin.siteconfig import DEFAULT_ROOT, load, site_file
+from slurm_plugin.sitefile import DEFAULT_PATH
 from slurm_plugin.slurm import connect
 
 DEADLINE_S = 10.0

@@ -11,7 +11,8 @@ from slurm_plugin.compiled import KILL_SWITCH
 from slurm_plugin.doctor import judge_site, judge_slurm, measure
 from slurm_plugin.doctor.finding import Finding
 from slurm_plugin.install import chain
-from slurm_plugin.siteconfig import DEFAULT_PATH, DEFAULT_ROOT
+from slurm_plugin.siteconfig import DEFAULT_ROOT
+from slurm_plugin.sitefile import DEFAULT_PATH
 from slurm_plugin.slurm import Slurm, SlurmError
 
 __all__ = ["Finding", "examine"]

@@ -18,7 +18,8 @@ from slurm_plugin.sandbox import config, faults, image, machine, network, store
 from slurm_plugin.sandbox.machine import Bind, Spec
 from slurm_plugin.sandbox.network import Network
 from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import DEFAULT_PATH, SiteFile, load
+from slurm_plugin.siteconfig import SiteFile, load
+from slurm_plugin.sitefile import DEFAULT_PATH
 
 READY_DEADLINE_S: Final = 30.0
 COMMAND_DEADLINE_S: Final = 20.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import siteconfig
+from slurm_plugin import siteconfig, sitefile
 from slurm_plugin.errors import UsageError
 from slurm_plugin.siteconfig import SiteConfig, load, seconds, size_bytes, space
 
@@ -21,7 +21,7 @@ def site(tmp_path: Path, text: str) -> SiteConfig:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("max_retires: 3", "max_retires: unknown key; accepted: infiniband_partitions, max_retries, "),
+        ("max_retires: 3", "max_retires: unknown key; accepted: policy, presets, command, "),
         ("sbatch: {retires: 1}", "sbatch.retires: unknown key; accepted: mode, retries, "),
         ("sbatch: {grace: soon}", "sbatch.grace: found 'soon'; accepted: 90s, 30m"),
         ("periodic: {interval: 0.5s}", "periodic.interval: found '0.5s'; accepted: a time from 1s to 65535s"),
@@ -92,7 +92,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a site file all defaults hold; an empty one means the same."""
-    monkeypatch.setattr(siteconfig, "DEFAULT_PATH", tmp_path / "slurm_plugin.yaml")
+    monkeypatch.setattr(sitefile, "DEFAULT_PATH", tmp_path / "slurm_plugin.yaml")
     assert load() == SiteConfig()
     (tmp_path / "slurm_plugin.yaml").write_text("# nothing\n")
     assert load() == SiteConfig()
@@ -138,3 +138,15 @@ def test_a_site_without_holds(tmp_path: Path) -> None:
     """0 is a length of time here, the one without a unit."""
     (tmp_path / "site.yaml").write_text("max_hold: 0\n")
     assert siteconfig.compiled(siteconfig.load(tmp_path / "site.yaml"))["max_hold_s"] == 0
+
+
+def test_a_submission_reads_its_own_part(tmp_path: Path) -> None:
+    """A mistake in what is for nodes stops who deploys the file, not its users; one in the rules stops these, too."""
+    path = tmp_path / "site.yaml"
+    path.write_text("command: /opt/slurm-plugin\nprechecks: {deadline: soon}\nmax_retires: 3\n")
+    assert sitefile.load(path) == sitefile.SubmitConfig(command="/opt/slurm-plugin")
+    with pytest.raises(UsageError, match="2 problems, nothing was done"):
+        load(path)
+    path.write_text("presets: {small: {noodles: 1}}\npolicy: {defaults: {time: soon}}\n")
+    with pytest.raises(UsageError, match=r"presets\.small\.noodles: unknown key"):
+        sitefile.load(path)

@@ -9,7 +9,7 @@ import pytest
 
 import prechecks
 from prechecks import growth
-from slurm_plugin import compiled, siteconfig
+from slurm_plugin import compiled, siteconfig, sitefile
 from slurm_plugin.byhand import situation
 from slurm_plugin.byhand.situation import Site
 from slurm_plugin.errors import UsageError
@@ -28,7 +28,7 @@ STEP = {
 def nothing_deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without a site directory or a site file; the directory where both would stand."""
     monkeypatch.setattr(compiled, "DEFAULT_ROOT", str(tmp_path))
-    monkeypatch.setattr(siteconfig, "DEFAULT_PATH", tmp_path / "site.yaml")
+    monkeypatch.setattr(sitefile, "DEFAULT_PATH", tmp_path / "site.yaml")
     return tmp_path
 
 
