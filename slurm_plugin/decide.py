@@ -28,8 +28,12 @@ DO_NOT_RESTART: Final = 93  # a program that ends with this is never restarted
 IN_A_ROW: Final = 3  # restarts without a new checkpoint between them, on nodes without a fault (row B4)
 LAST_SIGNAL: Final = 64
 
-Phase = Literal["precheck", "hook", "program"]
-WHO: Final[Mapping[Phase, str]] = {"hook": "a hook beside the program", "program": "the program"}
+Phase = Literal["precheck", "stage_in", "hook", "program"]
+WHO: Final[Mapping[Phase, str]] = {
+    "stage_in": "the copying of its data",
+    "hook": "a hook beside the program",
+    "program": "the program",
+}
 # How a program ended: by itself, by us because it hung, because nodes of its were lost or drained under it, because
 # its time is nearly over.
 Cause = Literal["itself", "memory", "hang", "nodes", "time"]

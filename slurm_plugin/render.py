@@ -125,10 +125,16 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
 
 
 def _environment(spec: Spec, site: Site) -> Iterator[str]:
-    """Files with variables, which `job supervise` reads before each attempt, and the names that `env` has set."""
+    """What `job supervise` fetches before each attempt: variables of files, which those of `env` win over, and data."""
     yield from (f"--env-file={path}" for path in env_files(spec, site))
     if spec.env_file and spec.env:
         yield f"--own-env={','.join(spec.env)}"
+    yield from (f"--stage-in={name}:{source}" for name, source in staged(spec, site))
+
+
+def staged(spec: Spec, site: Site) -> tuple[tuple[str, str], ...]:
+    """What `stage_in` copies: its name and its source, absolute."""
+    return tuple((each.name, _absolute(working_directory(spec, site), each.source)) for each in spec.stage_in)
 
 
 def env_files(spec: Spec, site: Site) -> tuple[str, ...]:

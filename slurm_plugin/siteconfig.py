@@ -24,6 +24,7 @@ from slurm_plugin.validate import Problem
 from slurm_plugin.wrapper import features
 
 LEAST_SILENCE_S, LONGEST_SILENCE_S = round(LEASE_S), 3600  # of `node_timeout`: no less than a node's lease lasts
+LEAST_KEPT_S: Final = 3600  # of `stage_in`: longer than a job takes from its copy to its first look at it
 LONGEST_INTERVAL_S: Final = 65535  # of HealthCheckInterval: slurmctld does not start with a longer one
 LONGEST_DEADLINE_S: Final = 60  # a prolog should end within MessageTimeout, and no site's is much longer
 DEFAULT_ROOT = deployed.DEFAULT_ROOT
@@ -164,6 +165,11 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
     except ValueError as error:
         text = f"found {config.recovery.queue_timeout!r}; accepted: {error}"
         yield Problem(("recovery", "queue_timeout"), text)
+    try:
+        if durations.seconds(config.stage_in.keep) < LEAST_KEPT_S:
+            raise ValueError("1h or more, as 90s, 30m, 4h, 2d")
+    except ValueError as error:
+        yield Problem(("stage_in", "keep"), f"found {config.stage_in.keep!r}; accepted: {error}")
     for key, wrong in features.of_a_site(config.sbatch):
         yield Problem((features.OF_A_SITE, key), wrong)
     for section, settings in prechecks.SECTIONS.items():
@@ -222,6 +228,10 @@ def compiled(config: SiteConfig, source: SiteFile | None = None) -> dict[str, An
             "queue_timeout_s": durations.wait(config.recovery.queue_timeout),
             "nice": config.recovery.nice,
             "node_timeout_s": seconds(config.recovery.node_timeout),
+        },
+        "stage_in": {
+            "directory": config.stage_in.directory or "",
+            "keep_s": durations.seconds(config.stage_in.keep),
         },
         "clean": list(config.clean),
         "sbatch": dict(config.sbatch),

@@ -1,4 +1,5 @@
-"""What a submission reads of the site's own file, `/etc/slurm/slurm_plugin.yaml`: the rules, the presets, the command.
+"""What a submission reads of the site's own file, `/etc/slurm/slurm_plugin.yaml`: the rules, the presets, the command,
+where data is copied to.
 
 The rest of it is for nodes and hooks (slurm_plugin.siteconfig): it takes a `render` 12 ms, and a mistake in it stops
 who deploys it, not who submits.
@@ -32,12 +33,20 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of the site file."""
 
 
+class StageIn(Record, frozen=True):
+    """Copies of the data that jobs read, on each node's own disk."""
+
+    directory: PlainPath | None = None  # like /tmp: root's, open to all, sticky; without one no job can have copies
+    keep: str = "7d"  # since a job used a copy last
+
+
 class SubmitConfig(Record, frozen=True):
     """What of the site file a submission depends on."""
 
     policy: Policy = Policy()
     presets: Mapping[str, Mapping[str, Any]] = {}  # what a spec may extend: name -> keys of a spec
     command: PlainPath = f"{DEFAULT_ROOT}/bin/slurm-plugin"
+    stage_in: StageIn = StageIn()
 
 
 def load(path: Path | None = None) -> SubmitConfig:

@@ -10,6 +10,7 @@ from pathlib import Path
 from slurm_plugin import envfile, render, token
 from slurm_plugin import own_command as ours
 from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.job import stage_in
 from slurm_plugin.policy import facts, judge, language
 from slurm_plugin.sitefile import SubmitConfig
 from slurm_plugin.slurm import Slurm, SlurmError
@@ -108,6 +109,15 @@ def check_files(spec: Spec, site: render.Site) -> None:
     for path in render.env_files(spec, site):
         if os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120 - else it is one of the nodes' own
             envfile.read(path)
+
+
+def check_data(spec: Spec, site: render.Site, config: SubmitConfig) -> None:
+    """Raise UsageError where the data of `stage_in` has no place on this site, or is not there, if that can be seen."""
+    if spec.stage_in and not config.stage_in.directory:
+        raise UsageError(stage_in.NO_PLACE)
+    for name, path in render.staged(spec, site):
+        if os.path.isdir(os.path.dirname(path)) and not os.path.exists(path):  # noqa: PTH110, PTH112, PTH120
+            raise UsageError(f"stage_in: {name}: found no {path}\n  give a file or a directory that the nodes can read")
 
 
 def here(config: SubmitConfig) -> render.Site:

@@ -64,6 +64,8 @@ KEYS = {
     "env": lambda text: {"env": {"A": text}},
     "env_file in a list": lambda text: {"env_file": ["a", text]},
     "modules in a list": lambda text: {"modules": ["gcc", text]},
+    "stage_in.from": lambda text: {"stage_in": [{"from": text, "to": "a"}]},
+    "stage_in.to": lambda text: {"stage_in": [{"from": "a", "to": text}]},
     "a name in env": lambda text: {"env": {text: "1"}},
     "a flag's name": lambda text: {"sbatch": {text: "1"}},
     "a flag": lambda text: {"sbatch": {"wckey": text}},

@@ -90,6 +90,7 @@ def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as
     logs = partial(submission.log, specs[0], site)
     for spec in specs:
         submission.check_files(spec, site)
+        submission.check_data(spec, site, settings)
     if len(jobs) > 1:
         return _alternatives(jobs, logs, wait=wait, as_json=as_json)
     job_id = submission.send(jobs[0], connect(patience_s=CONTROLLER_AWAY_S))

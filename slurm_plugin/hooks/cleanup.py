@@ -37,7 +37,7 @@ def after_job(site: Mapping[str, Any], job_id: int, environ: Mapping[str, str], 
     uid, node = int(environ["SLURM_JOB_UID"]), environ["SLURMD_NODENAME"]
     if not site["clean"] or spared(uid, site["spool_directory"]):
         return
-    found = _in_child(lambda: _look(site["clean"], uid), LOOK_S)
+    found = in_child(lambda: _look(site["clean"], uid), LOOK_S)
     if found is None:
         syslog.syslog(syslog.LOG_WARNING, f"no answer within {LOOK_S:g} s from {', '.join(site['clean'])}: not cleaned")
         return
@@ -49,7 +49,7 @@ def after_job(site: Mapping[str, Any], job_id: int, environ: Mapping[str, str], 
     if not alone(uid, job_id, node, door):
         return
     where = ", ".join(found["paths"])
-    removed = _in_child(lambda: _remove(found["paths"], uid, before), REMOVE_S)
+    removed = in_child(lambda: _remove(found["paths"], uid, before), REMOVE_S)
     if removed is None:
         syslog.syslog(syslog.LOG_WARNING, f"what uid {uid} left in {where} is not all removed after {REMOVE_S:g} s")
     elif removed:
@@ -131,7 +131,7 @@ def _remove(paths: list[str], uid: int, before: int) -> int:
     return removed
 
 
-def _in_child(work: Callable[[], Any], deadline_s: float) -> Any:
+def in_child(work: Callable[[], Any], deadline_s: float) -> Any:
     """What it returns, by way of JSON; None where that does not come in time."""
     child = Child(lambda _: json.dumps(work()).encode())
     until = child.start + deadline_s

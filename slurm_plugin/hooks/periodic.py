@@ -17,7 +17,7 @@ import prechecks
 from prechecks.report import OURS
 from slurm_plugin import cap, compiled, health, remark
 from slurm_plugin.health import Row
-from slurm_plugin.hooks import draining, marker, published, sweep
+from slurm_plugin.hooks import datasets, draining, marker, published, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def main() -> int:
         found = prechecks.reason(bad, None) or owed
         _act(site, context, row, draining.owing(site, found) if found else "", over=over)
     sweep.sweep(site, node, lambda: _door(site))
+    datasets.clean(site)
     return 0
 
 

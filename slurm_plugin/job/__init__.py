@@ -1,4 +1,4 @@
-"""What a batch script calls: `job supervise` on the first node, `job guard` and `job prestart` on every node.
+"""What a batch script calls: `job supervise` on the first node, `job guard`, `prestart` and `stage-in` on every node.
 
 `job enter` is the node's side of `slurm-plugin shell`.
 """
@@ -43,6 +43,13 @@ def main(args: list[str]) -> int:
             if code := prestart.run(request, os.environ):
                 time.sleep(HEARD_S)
             return code
+        if options.verb == "stage-in":
+            from slurm_plugin.job import copies, stage_in  # noqa: PLC0415
+
+            wanted = stage_in.Request(options.directory, options.run, options.notes, tuple(options.wanted))
+            if code := copies.fetch(wanted, os.environ):
+                time.sleep(HEARD_S)
+            return code
         if options.verb == "enter":
             from slurm_plugin.job.enter import main as enter  # noqa: PLC0415
 
@@ -80,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
     supervise.add_argument("--env-file", action="append", default=[], metavar="FILE", help="variables of the command")
     supervise.add_argument("--own-env", default="", metavar="NAMES", help="variables that no such file changes")
+    supervise.add_argument("--stage-in", action="append", default=[], metavar="TO:FROM", help="data on every node")
     supervise.add_argument("--hold", type=int, default=0, metavar="S", help="keep the nodes so long after a failure")
     supervise.add_argument("--prechecks", default="", help="checks that this job asks for besides the site's: fabric")
     supervise.add_argument("--ps", type=int, default=0, help="mode tensorflow: parameter servers")
@@ -102,6 +110,11 @@ def _parser() -> argparse.ArgumentParser:
     prestart.add_argument("--directory", required=True, help="the run's directory in it, by name")
     prestart.add_argument("--python", default="python3", help="what runs a .py")
     prestart.add_argument("files", nargs="+", metavar="FILE", help="after --: the hooks, in order")
+    stage_in = verbs.add_parser("stage-in", help="run on every node by supervise: copies data to the node's own disk")
+    stage_in.add_argument("--directory", required=True, help="the site's, for copies")
+    stage_in.add_argument("--run", required=True, help="this run's own name")
+    stage_in.add_argument("--notes", required=True, help="where a node says that it cannot have them")
+    stage_in.add_argument("wanted", nargs="+", metavar="TO:FROM", help="after --")
     enter = verbs.add_parser("enter", help="run on one node by slurm-plugin shell: a shell as the launch was there")
     enter.add_argument("--directory", required=True, help="the job's own")
     enter.add_argument("--worker", type=int, required=True, metavar="N", help="which of its nodes, from 0")

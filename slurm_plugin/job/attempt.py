@@ -10,7 +10,7 @@ from hostfiles import nodelist
 from slurm_plugin import envfile
 from slurm_plugin.decide import BAD, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
 from slurm_plugin.errors import UsageError
-from slurm_plugin.job import barrier, controller, itself, part, progress, saved
+from slurm_plugin.job import barrier, controller, itself, part, progress, saved, stage_in
 from slurm_plugin.job.guards import Guards
 from slurm_plugin.job.launch import as_a_shell
 from slurm_plugin.job.log import say
@@ -62,6 +62,8 @@ class Attempts:
             self.environ = envfile.over(self.outside, self.options.env_file, self.options.own_env.split(","))
         except UsageError as error:
             return Action("fail", 1, error.one_line)
+        if self.options.stage_in and not self.site.get("stage_in", {}).get("directory"):
+            return Action("fail", 1, stage_in.NO_PLACE)
         checks = run.attempt == self.first  # later ones have just been looked at
         self.preparation = self._prepared(self.nodes.names[: self.wish.nodes])
         health = dict.fromkeys(self.nodes.names, Health("ok"))
@@ -185,6 +187,13 @@ class Attempts:
         preparation = self.preparation
         preparation.write(only(self.answers, self.on) if self.answers else None)
         kept = saved.Keeper(preparation.directory, preparation, say)
+        if request := preparation.data:
+            stage_in.forget(request.notes, self.on)
+            environ = preparation.environment(reason, launched=False)
+            kept.begins("stage_in", environ)
+            step = preparation.data_step(request, itself.command())
+            if code := self.launcher.run(step, environ, say, checkpoints=False):
+                return "stage_in", kept.ended(code)
         if preparation.hooks:
             step = preparation.hook_step(itself.command())
             environ = preparation.environment(reason, launched=False)
@@ -220,6 +229,11 @@ class Attempts:
             guards.dump(DUMP_S)
         return launcher.stop(TERM_S)
 
+    def _without_data(self) -> dict[str, Health]:
+        """The nodes that cannot have this job's data."""
+        told = stage_in.told(str(self.preparation.directory), self.on)
+        return {name: Health("job_problem", f"{stage_in.KEYWORD}: {why}") for name, why in told.items()}
+
     def _looked_at_again(self, phase: Phase, code: int, found: Interruption | None) -> dict[str, Health]:
         """The nodes after a failure: nothing of the attempt is left there, and every check has been made anew."""
         if found and found.cause == "nodes" and not found.nodes and not self.nodes.guards.isolated:
@@ -229,6 +243,8 @@ class Attempts:
         say(f"{WHO[phase]} {'was ended' if found else f'failed with exit code {code}'}; looking at its nodes again")
         checked = show(self.nodes.ask(self.preparation.question("recheck")))
         health = {**checked, **(found.nodes if found else {})}
+        if phase == "stage_in":
+            health |= self._without_data()
         for name, each in dirty.items():
             if health.get(name, each).condition not in BAD:
                 health[name] = each

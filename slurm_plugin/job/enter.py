@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from slurm_plugin.decide import WHO
 from slurm_plugin.errors import MissingError
 from slurm_plugin.job import saved, taskfile, wipe
 from slurm_plugin.job.saved import Saved
@@ -85,7 +86,7 @@ def _task_file(launch: Saved, environ: Mapping[str, str]) -> str:
 
 def opening(launch: Saved, worker: int) -> list[str]:
     """What the shell opens with: where it is, what was run, how it ended, and how to run it again."""
-    who = "a hook beside the program" if launch.phase == "hook" else "it"
+    who = "it" if launch.phase == "program" else WHO[launch.phase]
     how = f"{who} ended with exit code {launch.code}" if launch.code is not None else f"{who} is still running"
     lines = [
         f"worker-{worker} of job {launch.job} is {launch.nodes[worker]}",

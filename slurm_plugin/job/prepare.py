@@ -14,7 +14,7 @@ from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
 from slurm_plugin.errors import UsageError
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import barrier, changes, conda, fabric, files, network, prestart, ranktable
+from slurm_plugin.job import barrier, changes, conda, fabric, files, network, prestart, ranktable, stage_in
 from slurm_plugin.job.run import Run, free_port, is_free
 from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
 from slurm_plugin.slurm import steps
@@ -147,6 +147,18 @@ class Preparation:
         request = prestart.Request(self.site["run_directory"], self.node_directory, python, tuple(map(str, self.hooks)))
         return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=True))
 
+    @property
+    def data(self) -> stage_in.Request | None:
+        """The data that every node is to have; None where there is none."""
+        if not (wanted := tuple(self.options.stage_in)):
+            return None
+        run = f"{self.run.job_id}.{self.run.restart}"
+        return stage_in.Request(self.site["stage_in"]["directory"], run, str(self.directory), wanted)
+
+    def data_step(self, request: stage_in.Request, command: Sequence[str]) -> tuple[str, ...]:
+        """The words that fetch it once on each node; `command` is `slurm-plugin` there."""
+        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=True))
+
     def launch(self, environ: Mapping[str, str]) -> Launch:
         """What is run for the user's words on these nodes, in this environment."""
         if self.options.script:
@@ -180,6 +192,8 @@ class Preparation:
             ours["SLURM_PLUGIN_PORT"] = str(self.place.port)
         if HOSTFILE in self.mode.files(self.place):
             ours["SLURM_PLUGIN_HOSTFILE"] = str(self.directory / HOSTFILE)
+        if request := self.data:
+            ours["SLURM_PLUGIN_DATA"] = stage_in.variable(request.directory, request.run)
         given = without(self.environ, *self.mode.removed, *_ANOTHER_JOBS)
         environ = {**self.mode.defaults(self.place), **given, **self.mode.variables(self.place), **ours}
         set_, note = conda.environment(self.words, environ, PurePosixPath(Path.cwd()), os.path.exists)

@@ -113,6 +113,7 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
         checks["ulimit"] = lowered
     own: dict[str, Any] = {} if python == SiteConfig().python else {"python": python}
     own |= {"drain_cap": 1, "periodic": {"interval": f"{LONGEST_INTERVAL_S}s"}, "prechecks": checks}
+    own |= {"stage_in": {"directory": "/scratch"}}
     own |= {"recovery": {"node_timeout": f"{LEAST_SILENCE_S}s"}}  # as Slurm, which waits 10 s here
     return (
         "# Written by `slurm-plugin sandbox up`: the defaults, less what this machine cannot meet.\n"

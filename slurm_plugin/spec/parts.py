@@ -1,10 +1,11 @@
 """The parts of a spec that have keys of their own."""
 
+from pathlib import PurePosixPath
 from typing import Final, Literal
 
 from msgspec import Struct
 
-from slurm_plugin.spec.kinds import Count, MailTypes, Messages, Retries, Word, YesNo
+from slurm_plugin.spec.kinds import Count, FilePath, MailTypes, Messages, Name, Retries, Word, YesNo
 
 ANNOTATED_RETRIES: Final = "fault-tolerance/job-retry-num"
 ANNOTATED_UNCONDITIONAL: Final = "fault-tolerance/job-unconditional-retry"
@@ -36,6 +37,18 @@ class Accelerators(Part, frozen=True):
     def gres(self) -> str:
         """As --gres has them: `gpu:a100:8`; empty without any."""
         return ":".join(filter(None, (self.kind, self.type, str(self.count)))) if self.count else ""
+
+
+class StageIn(Part, frozen=True, rename={"source": "from"}):
+    """Data that each node is to have on its own disk."""
+
+    source: FilePath
+    to: Name | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in SLURM_PLUGIN_DATA."""
+        return self.to or PurePosixPath(self.source).name
 
 
 class Mail(Part, frozen=True, kw_only=True):

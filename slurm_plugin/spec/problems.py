@@ -19,6 +19,7 @@ TASK_LAUNCH: Final = ("openmpi", "mpich", "intelmpi", "pytorch", "deepspeed", "t
 USR1: Final = "SIGUSR1"  # with which a program is told to save
 TORCH_SIGNALS: Final = "PET_SIGNALS_TO_HANDLE"  # torch.distributed.run's option --signals-to-handle, as a variable
 
+_DATA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)  # as kinds.Name
 _TASKS_OWN = re.compile(r"%[0-9]*[aj]")
 
 
@@ -47,6 +48,7 @@ def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | Non
     yield from _recovery_problems(spec)
     yield from _resource_problems(spec)
     yield from passed.problems(spec.sbatch, known)
+    yield from _data_problems(spec)
     for name, value in spec.env.items():
         if text := envfile.wrong(name, value):
             yield Problem(("env", name), text)
@@ -81,6 +83,17 @@ def _resource_problems(spec: Spec) -> Iterator[Problem]:
     if spec.array and not _TASKS_OWN.search(spec.output):
         text = f"found {yamltext.found(spec.output)} for an array; accepted: a name with %a or %j in it, as each task"
         yield Problem(("output",), f"{text} has a log of its own")
+
+
+def _data_problems(spec: Spec) -> Iterator[Problem]:
+    """Names in SLURM_PLUGIN_DATA: each is a name, and there once."""
+    names = [each.name for each in spec.stage_in]
+    for index, each in enumerate(spec.stage_in):
+        if not _DATA_NAME.fullmatch(each.name):
+            text = f"found {yamltext.found(each.source)}, whose last part is no name for it; give `to: NAME` beside it"
+            yield Problem(("stage_in", str(index)), text)
+        elif each.name in names[:index]:
+            yield Problem(("stage_in", str(index)), f"found the name {each.name!r} twice; give `to: NAME` beside it")
 
 
 def _recovery_problems(spec: Spec) -> Iterator[Problem]:

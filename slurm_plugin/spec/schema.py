@@ -45,6 +45,7 @@ MEANS: Final[Mapping[str, str]] = {
     "env": "Variables of the command; values are literal texts",
     "env_file": "Files with more of them, which stay out of the script",
     "modules": "Modules that are loaded before the command",
+    "stage_in": "Data that each node copies to its own disk before the command",
     "workdir": "The job's directory",
     "output": "The log, with sbatch's patterns",
     "checkpoint": "Where the program keeps its checkpoints",

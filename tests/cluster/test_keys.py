@@ -50,3 +50,33 @@ def test_libraries_of_the_program_are_not_those_of_our_python(cluster: Sandbox) 
     assert job.end() == "FAILED", job.log
     assert f"[{where}] none" in job.log.splitlines()
     assert "python3: error while loading shared libraries" in job.log
+
+
+def test_data_is_on_every_nodes_own_disk(cluster: Sandbox) -> None:
+    """Copied once and used again; a node without a place for it is left out; old copies go with the periodic check."""
+    directory = workdir(cluster, "keys-data")
+    (directory / "set").mkdir()
+    put(directory / "set/a", "hello\n")
+    os.chown(directory / "set", ALICE_UID, ALICE_UID)
+    show = 'echo "$SLURMD_NODENAME $(cat "$SLURM_PLUGIN_DATA/set/a") $(stat -c %a:%U "$SLURM_PLUGIN_DATA/..")"'
+    spec = {"launch": "task", "accelerators": {"gpu": 0}, "command": bash(show), "retries": 1}
+    spec |= {"stage_in": [{"from": "set"}]}
+    for what in ("copied", "there already"):
+        job = submit(cluster, "keys-data", made=True, nodelist="n[1-2]", **spec)
+        assert job.end() == "COMPLETED", job.log
+        for node in ("n1", "n2"):
+            assert f"{node} hello 700:alice" in job.log.splitlines(), job.log
+            assert f"[slurm_plugin] {node} stage-in: ok: set: 1 files, 6 B, {what} (" in job.log
+        (directory / "job.out").unlink()
+    cluster.run(["chmod", "755", "/scratch"], "root", "n2")
+    try:
+        job = submit(cluster, "keys-data", made=True, exclude="n4", **spec)
+        assert job.end() == "COMPLETED", job.log
+    finally:
+        cluster.run(["chmod", "1777", "/scratch"], "root", "n2")
+    assert job.nodes == {"n1", "n3"}
+    assert (job.attempts[0]["phase"], list(job.attempts[0]["verdicts"])) == ("stage_in", ["n2"])
+    assert "n2 stage-in: /scratch: is not root's and open to all with the sticky bit" in job.attempts[0]["cause"]
+    ago = f"find /scratch/{ALICE_UID} -name used -exec touch -d @1 {{}} +; exec /etc/slurm/slurm_plugin/hooks/periodic"
+    cluster.run(["env", "SLURMD_NODENAME=n1", "sh", "-c", ago], "root", "n1")
+    assert cluster.run(["ls", f"/scratch/{ALICE_UID}"], "root", "n1").stdout == ""

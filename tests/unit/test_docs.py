@@ -34,7 +34,7 @@ PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"slurm-plugin((?: [a-z_-]+)+)")
-JOB_VERBS = ("supervise", "guard", "prestart", "enter")
+JOB_VERBS = ("supervise", "guard", "prestart", "stage-in", "enter")
 
 
 def page(name: str) -> str:

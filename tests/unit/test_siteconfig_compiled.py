@@ -32,6 +32,7 @@ def test_defaults_compiled() -> None:
         "metrics_directory": "",
         "periodic": {"failures": 3, "passes": 3},
         "recovery": {"queue_timeout_s": 1800, "nice": 1000, "node_timeout_s": 60.0},
+        "stage_in": {"directory": "", "keep_s": 604800},
         "clean": ["/dev/shm"],
         "sbatch": {},
         "command": "/etc/slurm/slurm_plugin/bin/slurm-plugin",
@@ -156,6 +157,7 @@ def test_all_keys(tmp_path: Path) -> None:
           ports: {listening: [22, 6818]}
           command: {run: [/etc/checks/scratch], timeout: 3s}
         sbatch: {retries: 1, grace: 2m}
+        stage_in: {directory: /local, keep: 2d}
         clean: [/dev/shm, /tmp]
         python: /opt/python
         slurm_bin: /opt/slurm/bin
@@ -179,6 +181,7 @@ def test_all_keys(tmp_path: Path) -> None:
         "metrics_directory": "/var/lib/metrics",
         "periodic": {"failures": 1, "passes": 10},
         "recovery": {"queue_timeout_s": 0, "nice": 0, "node_timeout_s": 20.0},
+        "stage_in": {"directory": "/local", "keep_s": 172800},
         "clean": ["/dev/shm", "/tmp"],
         "sbatch": {"retries": "1", "grace": "2m"},
         "command": "/opt/slurm-plugin",

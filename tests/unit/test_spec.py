@@ -12,8 +12,9 @@ from slurm_plugin.yamltext import MAX_BYTES
 KEYS = (
     "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
     " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command, env,"
-    " env_file, modules, workdir, output, checkpoint, retries, queue_timeout, unconditional, spares, min_nodes, grace,"
-    " hang_timeout, hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata, any_of"
+    " env_file, modules, stage_in, workdir, output, checkpoint, retries, queue_timeout, unconditional, spares,"
+    " min_nodes, grace, hang_timeout, hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata,"
+    " any_of"
 )
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 
@@ -71,6 +72,12 @@ def test_three_keys_are_enough() -> None:
     """The rest has defaults: one node, one slot, no restart and no checks asked for (row A8)."""
     spec = load(SMALL.encode(), "job.yaml")
     assert (spec.nodes, spec.slots, spec.retries, spec.infiniband, spec.output) == (1, 1, 0, "auto", "%x-%j.out")
+
+
+def test_data_has_the_name_that_it_is_given() -> None:
+    """Else the last part of its path."""
+    spec = load(f"{SMALL}stage_in:\n- {{from: /d/imagenet/}}\n- {{from: v 2, to: v2}}\n".encode(), "job.yaml")
+    assert [(each.source, each.name) for each in spec.stage_in] == [("/d/imagenet/", "imagenet"), ("v 2", "v2")]
 
 
 def test_one_file_with_variables_or_a_list() -> None:
@@ -153,6 +160,12 @@ ONE_PROBLEM = {
     '"\\e[2J\\ud800": 1': f"line 4: ?[2J?: unknown key; accepted: {KEYS}",
     "modules: [gcc, -f]": "line 4: modules: found a list; accepted: names such as `gcc/12.2.0`, or a list of them",
     "env_file: [a, $HOME/x]": f"line 4: env_file: found a list; accepted: {PATH_RULE}, or a list",
+    "stage_in: [{from: /a/b c}]": "line 4: stage_in.0: found '/a/b c', whose last part is no name for it;"
+    " give `to: NAME` beside it",
+    "stage_in: [{from: /a/x}, {from: /b/x}]": "line 4: stage_in.1: found the name 'x' twice; give `to: NAME` beside it",
+    "stage_in: /a": f"line 4: stage_in: found '/a'; accepted: a list of {{from: {PATH_RULE}, to: a name of up to 64"
+    " letters, digits, `.`, `_` and `-`, the first a letter or digit}",
+    "stage_in: [{to: x}]": f"line 4: stage_in.0.from: missing; accepted: {PATH_RULE}",
     "<<: {a: b}": f"line 4: <<: unknown key; accepted: {KEYS}",
 }
 

@@ -11,7 +11,7 @@ from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.follow import Look, changes, follow, of_several
 from slurm_plugin.grant import Grant, written
 from slurm_plugin.render import Site, script
-from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.siteconfig import SiteConfig, StageIn
 from slurm_plugin.slurm import Job, JobNotFoundError, SlurmError
 from slurm_plugin.spec import load
 from tests import fakes
@@ -127,6 +127,20 @@ def test_a_file_with_variables_is_read_before_it_is_submitted(tmp_path: Path) ->
         submit.check_files(wanted, site)
     (tmp_path / "runs/a.env").write_text("A=1\n")
     submit.check_files(wanted, site)
+
+
+def test_data_is_looked_for_before_it_is_submitted(tmp_path: Path) -> None:
+    """Where its directory can be seen here; and a site without a place for copies says so."""
+    site, config = Site(str(tmp_path), "/bin/slurm-plugin"), SiteConfig(stage_in=StageIn("/local"))
+    submit.check_data(load(SMALL, "a"), site, SiteConfig())
+    submit.check_data(load(SMALL + b"stage_in: [{from: /of/the/nodes/x}]\n", "a"), site, config)
+    wanted = load(SMALL + b"stage_in: [{from: images}]\n", "a")
+    with pytest.raises(UsageError, match=f"stage_in: images: found no {tmp_path}/images"):
+        submit.check_data(wanted, site, config)
+    (tmp_path / "images").mkdir()
+    submit.check_data(wanted, site, config)
+    with pytest.raises(UsageError, match="stage_in: this site has no place for copies"):
+        submit.check_data(wanted, site, SiteConfig())
 
 
 def test_a_script_calls_the_deployed_command_where_there_is_one(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.decide import Action
-from slurm_plugin.job import _parser, files, hold, saved
+from slurm_plugin.decide import Action, Health
+from slurm_plugin.job import _parser, files, hold, saved, stage_in
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.run import from_environment
 from slurm_plugin.job.supervise import Supervisor, counted
@@ -152,6 +152,23 @@ def test_a_file_with_variables_that_cannot_be_read_ends_the_job(srun: Path) -> N
     assert (found.kind, found.code) == ("fail", 1)
     assert found.reason.startswith("env_file: /none/a.env: found No such file or directory; accepted: a file that ")
     assert not (srun / "work/ran").exists()
+
+
+def test_data_without_a_place_ends_the_job(srun: Path) -> None:
+    """In words, where the settings of the nodes name none."""
+    found = attempted(srun, FakeSlurm(RUNNING), "--mode=single", "--stage-in=a:/a", "--", "sh", "-c", ": >ran")
+    assert (found.kind, found.code, found.reason) == ("fail", 1, stage_in.NO_PLACE)
+    assert not (srun / "work/ran").exists()
+
+
+def test_a_node_that_cannot_have_the_data_is_left_out(srun: Path) -> None:
+    """It has said so in the job's directory; what it said of an attempt before counts no more."""
+    one = supervisor(srun, FakeSlurm(RUNNING), "--mode=single", "--retries=1", "--stage-in=a:/a", "--", "true")
+    notes = srun / "work/.slurm_plugin/7"
+    (notes / "stage-in.n1").write_text("/local: no room\n")
+    assert one.attempts._without_data() == {"n1": Health("job_problem", "stage-in: /local: no room?")}
+    stage_in.forget(str(notes), ("n1", "n2"))
+    assert one.attempts._without_data() == {}
 
 
 def test_nothing_starts_when_slurm_took_the_nodes_back(srun: Path) -> None:

@@ -98,6 +98,7 @@ def test_only_thresholds_that_this_machine_misses_are_lowered() -> None:
     assert yaml.safe_load(config.site_yaml(4, soft, "/usr/bin/python3")) == {
         "drain_cap": 1,
         "periodic": {"interval": "65535s"},
+        "stage_in": {"directory": "/scratch"},
         "recovery": {"node_timeout": "12s"},
         "prechecks": {
             "gpu-check": {"device": "/dev/fakegpu%d", "count": 4, "tool": None},

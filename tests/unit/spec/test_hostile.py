@@ -17,7 +17,10 @@ from tests.hostile_specs import FILES, KEYS, TEXTS, spec
 HOME = Site("/home/ada", "/bin/true")
 HARMLESS = [line.partition("=")[0] for line in script(load(spec({}), "a"), HOME).split("\n\n")[0].splitlines()]
 SOON_S = 10.0
-QUOTED = ("an argument", "a script", "env", "env_file", "env_file in a list", "modules", "workdir", "checkpoint")
+QUOTED = {
+    *("an argument", "a script", "checkpoint", "env", "env_file", "env_file in a list", "modules", "stage_in.from"),
+    "workdir",
+}
 ALLOWED = {
     *("account", "array", "begin", "constraint", "deadline", "dependency", "exclude", "exclusive", "gres", "licenses"),
     *("mail-type", "mail-user", "mem", "nodelist", "partition", "qos", "reservation", "signal", "time", "wckey"),

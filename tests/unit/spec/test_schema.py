@@ -109,6 +109,7 @@ ACCEPTED: list[dict[str, Any]] = [
     {"array": "0-31%4"},
     {"env_file": "a.env"},
     {"modules": "gcc/12,cuda"},
+    {"stage_in": [{"from": "/a/b"}, {"from": "c", "to": "d"}]},
     {"modules": ["gcc/12", "cuda@11+x=1"]},
     {"env_file": ["a.env", "/b.env"]},
     {"partition": None},
@@ -133,6 +134,8 @@ REFUSED: list[dict[str, Any]] = [
     {"command": []},
     {"env_file": ["~/x"]},
     {"modules": ["a b"]},
+    {"stage_in": [{"to": "x"}]},
+    {"stage_in": "/a"},
 ]
 
 

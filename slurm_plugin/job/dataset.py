@@ -1,0 +1,138 @@
+"""What stands below a path, told from what stood there before, and copied: for `slurm_plugin.job.copies`.
+
+A copy is read-only for its user; links are copied as links. What goes wrong at the source is a SourceError, or a
+NodeError where its server does not answer; at the copy it is an OSError.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from slurm_plugin.job.progress import AWAY
+
+AT_A_TIME: Final = 8  # files: a file server answers many questions as fast as one
+_PIECE: Final = 1 << 22
+
+
+class SourceError(Exception):
+    """What is to be copied is not there, cannot be read or is being changed: the job's own fault."""
+
+
+class NodeError(Exception):
+    """This node cannot have it: another one may."""
+
+
+class Entry(NamedTuple):
+    """One thing below the source; `path` is relative to it and empty for itself."""
+
+    path: str
+    kind: str  # directory, file, link
+    size: int
+    mtime_ns: int
+    mode: int
+    target: str  # of a link
+
+
+def listed(source: str) -> list[Entry]:
+    """All of it, directories before what is in them. Raises SourceError, NodeError."""
+    with _reading():
+        found = [_entry(source, "", os.stat(source))]  # noqa: PTH116
+        waiting = [""] if found[0].kind == "directory" else []
+        while waiting:
+            below = waiting.pop()
+            with os.scandir(f"{source}/{below}") as entries:
+                for each in entries:
+                    path = f"{below}/{each.name}" if below else each.name
+                    entry = _entry(source, path, each.stat(follow_symlinks=False))
+                    found.append(entry)
+                    if entry.kind == "directory":
+                        waiting.append(path)
+    return sorted(found)
+
+
+def _entry(source: str, path: str, found: os.stat_result) -> Entry:
+    whole = f"{source}/{path}" if path else source
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(path, "directory", 0, 0, found.st_mode, "")
+    if stat.S_ISREG(found.st_mode):
+        return Entry(path, "file", found.st_size, found.st_mtime_ns, found.st_mode, "")
+    if stat.S_ISLNK(found.st_mode):
+        return Entry(path, "link", 0, 0, 0, os.readlink(whole))  # noqa: PTH115
+    raise SourceError(f"{whole!a} is no file, directory or link")
+
+
+def fingerprint(source: str, entries: Sequence[Entry]) -> str:
+    """What tells this from any other source, and from what it was before one of its files was written."""
+    made = sha256(os.fsencode(source) + b"\0")
+    for each in entries:
+        text = f"{each.kind} {each.size} {each.mtime_ns} {each.mode & 0o111:o} {each.path}\0{each.target}\0"
+        made.update(os.fsencode(text))
+    return made.hexdigest()[:32]
+
+
+def room(entries: Sequence[Entry], block: int) -> int:
+    """Bytes that a copy needs, in blocks of a file system of this size; each entry takes one more at most."""
+    return sum((each.size // block + 2) * block for each in entries)
+
+
+def copy(source: str, entries: Sequence[Entry], target: str) -> None:
+    """Copy it to where nothing stands yet. Raises SourceError, NodeError, OSError for the copy."""
+    files = []
+    for each in entries:
+        path = f"{target}/{each.path}" if each.path else target
+        if each.kind == "directory":
+            os.mkdir(path, 0o700)  # noqa: PTH102
+        elif each.kind == "link":
+            os.symlink(each.target, path)  # noqa: PTH211
+        else:
+            files.append((f"{source}/{each.path}" if each.path else source, path, each))
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        for _ in pool.map(lambda one: _file(*one), files):  # the first failure cancels what has not begun
+            pass
+
+
+def _file(source: str, target: str, entry: Entry) -> None:
+    """One file: with its time, without the right to write; refused where it is no longer as it was listed."""
+    with _reading():
+        fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _same(source, fd, entry)
+        fresh = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            while piece := _piece(fd):
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(fresh, view) :]
+            _same(source, fd, entry)
+            os.fchmod(fresh, entry.mode & 0o555 | 0o400)
+            os.utime(fresh, ns=(entry.mtime_ns, entry.mtime_ns))
+        finally:
+            os.close(fresh)
+    finally:
+        os.close(fd)
+
+
+def _piece(fd: int) -> bytes:
+    with _reading():
+        return os.read(fd, _PIECE)
+
+
+def _same(source: str, fd: int, entry: Entry) -> None:
+    with _reading():
+        found = os.fstat(fd)
+    if (found.st_size, found.st_mtime_ns) != (entry.size, entry.mtime_ns):
+        raise SourceError(f"{source!a} was changed while it was copied; give a job data that nobody writes to")
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Whose fault it is that a source cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        text = f"{str(error.filename)!a}: {error.strerror}" if error.filename else str(error.strerror)
+        raise (NodeError if error.errno in AWAY else SourceError)(text) from error
