@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from hostfiles import nodelist
-from slurm_plugin.slurm import Forecast, Job, JobNotFoundError, Node, Queueing, SlurmError, Steps
+from slurm_plugin.slurm import Forecast, Job, JobNotFoundError, Node, Queueing, Request, SlurmError, Steps
 
 _FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded"}
 
@@ -35,6 +35,7 @@ class FakeSlurm:
         self.queues: dict[int, Queueing] = {}
         self.flags = {"switches": "value", "contiguous": "none", "comment": "value", "hint": "value"}
         self.requeueable: set[int] = set()
+        self.requests: dict[int, Request] = {}
         self.up = True
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
@@ -66,6 +67,10 @@ class FakeSlurm:
         self._refuse("queueing", None)
         self.questions.append(("queueing", tuple(job_ids)))
         return {each: self.queues.get(each, Queueing()) for each in job_ids if each in self.known_jobs}
+
+    def request(self, job_id: int) -> Request:
+        self.job(job_id)
+        return self.requests.get(job_id, Request(self.known_jobs[job_id].partition or ""))
 
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
         self._refuse("jobs_of", uid)

@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from slurm_plugin import batchspec, sitefile, submit, yamltext
+from slurm_plugin import batchspec, sitefile, submit
 from slurm_plugin import render as rendering
 from slurm_plugin import spec as specs
+from slurm_plugin.batchspec import Told
+from slurm_plugin.cli import jobs
 from slurm_plugin.errors import UsageError
 from slurm_plugin.job.log import say
-from slurm_plugin.slurm import Job, Queueing, SlurmError, connect
-from slurm_plugin.yamltext import MAX_BYTES
+from slurm_plugin.slurm import SlurmError, connect
 
 _BASH = "/bin/bash"
 
@@ -27,30 +28,25 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
     """
     if arguments:
         raise UsageError(f"found {arguments[0]!r} behind the spec: it takes no arguments; write them into `command:`")
-    try:
-        with Path(spec_file).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{spec_file}: {error.strerror}") from error
-    config = sitefile.load()
-    spec, fields = specs.load(data, "JOB.yaml", presets=config.presets), yamltext.read(data, "JOB.yaml").fields
+    data, config = jobs.read_file(spec_file), sitefile.load()
+    spec, keys = specs.one(specs.keyed(data, "JOB.yaml", presets=config.presets), "JOB.yaml")
     directory = str(Path.cwd().resolve())
-    spec = batchspec.fitted(spec, fields, batchspec.given(os.environ, directory, *_asked()))
+    spec = batchspec.fitted(spec, keys, batchspec.given(os.environ, directory, _told(), data))
     site = rendering.Site(directory, submit.own_command(config), root=os.geteuid() == 0)
     return _become(rendering.script(msgspec.structs.replace(spec, workdir=None), site))
 
 
-def _asked() -> tuple[Job | None, Queueing | None]:
+def _told() -> Told:
     """What Slurm says of this job; a controller that is away costs no job."""
     try:
         number = int(os.environ.get("SLURM_JOB_ID", ""))
         door = connect(say=say)
-        return door.job(number), door.queueing([number]).get(number)
+        return Told(door.job(number), door.queueing([number]).get(number), door.request(number))
     except ValueError:
-        return None, None
+        return Told()
     except SlurmError as error:
         say(f"could not compare the spec with the job: {error.one_line}")
-        return None, None
+        return Told()
 
 
 def _become(script: str) -> int:

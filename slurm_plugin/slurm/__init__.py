@@ -107,6 +107,26 @@ class Queueing(namedtuple("Queueing", "time_limit_s time_min_s deadline nice nam
     name: str  # of a task of an array: 4_2; else empty
 
 
+class Request(
+    namedtuple(
+        "Request", "partition account qos reservation constraint memory_mb cpus gres requeue",
+        defaults=("", "", "", "", "", 0, 1, (), True),
+    )
+):  # fmt: skip
+    """What a job was given of what it asked for; few ask for it. Texts are empty where Slurm has none."""
+
+    __slots__ = ()
+    partition: str
+    account: str
+    qos: str
+    reservation: str
+    constraint: str
+    memory_mb: int  # of a node, or of a CPU where that was asked for; 0: no limit
+    cpus: int  # of a task
+    gres: tuple[str, ...] | None  # of a node, each `gpu:4` or `gpu:a100:4`; None: asked for by job, socket or task
+    requeue: bool  # whether it may be requeued
+
+
 class Node(
     namedtuple("Node", "name states reason reason_user reason_time partitions comment", defaults=("", None, (), ""))
 ):
@@ -164,6 +184,9 @@ class Slurm(Protocol):
 
     def queueing(self, job_ids: Sequence[int]) -> Mapping[int, Queueing]:
         """What these jobs' wait goes by, in one question; jobs that Slurm does not know are absent."""
+
+    def request(self, job_id: int) -> Request:
+        """What a job was given of what it asked for; `JobNotFoundError` as `job`."""
 
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
         """A user's jobs that have, or had, this node: id -> state. slurmctld is asked for that user's jobs alone."""

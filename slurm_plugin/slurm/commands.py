@@ -17,7 +17,7 @@ from typing import Final
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import Forecast, Job, Node, Queueing, SlurmError, Steps, flags, purpose, records
+from slurm_plugin.slurm import Forecast, Job, Node, Queueing, Request, SlurmError, Steps, flags, purpose, records
 from slurm_plugin.slurm.patience import Patience
 from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
 from slurm_plugin.slurm.purpose import Purpose
@@ -127,6 +127,17 @@ class Commands:
         found = records.queueing(said)
         self._names |= {number: each.name for number, each in found.items() if each.name}
         return {each: found[each] for each in job_ids if each in found}
+
+    def request(self, job_id: int) -> Request:
+        """What a job was given of what it asked for."""
+        nonce = f"~{secrets.token_urlsafe(NONCE_BYTES)}"
+        form = ",".join(f"{field}:0{nonce}" for field in records.REQUEST)
+        why = purpose.of_job(f"read job {job_id}", job_id)
+        command = Command(_squeue([job_id]), variables={"SQUEUE_FORMAT2": form})
+        found = records.requests(self._patience.ask(lambda: self._said(command, why), repeatable=True), nonce)
+        if job_id not in found:
+            raise purpose.no_job(job_id)
+        return found[job_id]
 
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
         """The states of a user's jobs that have, or had, this node, by their ids.

@@ -3,7 +3,7 @@
 Some questions stay with the commands: `submit`, because sbatch reads the script's #SBATCH lines, takes along the
 caller's resource limits and runs the site's plug-ins; `jobs` in bulk, because squeue has 2,000 of them in less time
 than pyslurm takes to load them (benchmarks/slurm_door.py), and `jobs_of`; `config`, `version`, `work_directory`,
-`may_requeue` and `notify`, which nobody asks often.
+`request`, `may_requeue` and `notify`, which nobody asks often.
 """
 
 import importlib.util

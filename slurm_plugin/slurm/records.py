@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from slurm_plugin import durations
-from slurm_plugin.slurm import ENDED, UNKNOWN, Forecast, Job, Node, Queueing, SlurmError
+from slurm_plugin.slurm import ENDED, UNKNOWN, Forecast, Job, Node, Queueing, Request, SlurmError
 
 # Fields of squeue, the ones that Slurm and its administrators write, and the ones that hold users' words. The width 0
 # means the whole text, on every release.
@@ -22,6 +22,10 @@ PLAIN: Final = (
 )  # fmt: skip
 QUEUEING: Final = "JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ArrayJobID:0|,ArrayTaskID:0"
 REQUEUEING: Final = "JobID:0|,BatchFlag:0|,Requeue:0|,ArrayJobID:0|,ArrayTaskID:0"
+REQUEST: Final = (
+    "JobID", "Partition", "Account", "QOS", "Reservation", "Feature", "MinMemory", "cpus-per-task", "Requeue",
+    "tres-per-node", "tres-per-job", "tres-per-socket", "tres-per-task",
+)  # fmt: skip
 FREE: Final = ("Reason", "Name", "Comment", "admin_comment")
 # What squeue prints as State (slurm.h, enum job_states and its flags).
 JOB_STATES: Final = ENDED | {
@@ -45,6 +49,7 @@ _FORECAST = re.compile(
     r"(?: in partition (?P<partition>\S+))?$",
     re.MULTILINE | re.ASCII,
 )
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([MGTP]?)", re.ASCII)
 _STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
 _WAIT_STATUS_BITS = 8
 
@@ -144,6 +149,41 @@ def requeueing(text: str) -> dict[int, tuple[bool, bool, str]]:
         number, batch, requeue, array, task = fields
         found[int(number)] = batch != "0", requeue != "0", f"{array}_{task}" if task.isdigit() else ""
     return found
+
+
+def requests(text: str, nonce: str) -> dict[int, Request]:
+    """Job id -> what it was given, from the answer to REQUEST with a nonce behind each field.
+
+    Raises SlurmError for what is no record.
+    """
+    found: dict[int, Request] = {}
+    for row in rows(text, nonce, len(REQUEST)):
+        number, *words = (NOTHING.get(each, each) for each in (row[0].lstrip("\n"), *row[1:]))
+        partition, account, qos, reservation, constraint, memory, cpus, requeue, node, job, socket, task = words
+        size = _SIZE.fullmatch(memory)
+        if not number.isdigit() or not size or not requeue.isdigit():
+            raise SlurmError(f"squeue answered {row!r} in place of a job\n  see what runs with: squeue --me")
+        per_node = [each for each in map(_gres, node.split(",")) if each]
+        elsewhere = any(map(_gres, f"{job},{socket},{task}".split(",")))
+        found[int(number)] = Request(
+            partition,
+            account,
+            qos,
+            reservation,
+            constraint,
+            memory_mb=int(float(size[1]) * 1024 ** "MGTP".index(size[2] or "M")),
+            cpus=int(cpus) if cpus.isdigit() else 1,
+            gres=None if elsewhere else tuple(per_node),
+            requeue=requeue != "0",
+        )
+    return found
+
+
+def _gres(text: str) -> str:
+    """`gpu:a100:4` of `gres:gpu:a100:4`, `gres/gpu:a100=4`; empty for what is none, such as `cpu=2`."""
+    found = re.fullmatch(r"gres[:/](.*)", text)
+    name = found[1].replace("=", ":") if found else ""
+    return name if not name or name.rpartition(":")[2].isdigit() else f"{name}:1"
 
 
 def forecast(text: str) -> Forecast | None:

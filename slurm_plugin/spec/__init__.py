@@ -1,10 +1,10 @@
 """The job spec: what a user writes in `JOB.yaml`. docs/spec.md says the same to users."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,15 +19,32 @@ from slurm_plugin.spec.record import ARRAY_OUTPUT, Spec
 from slurm_plugin.validate import Problem
 from slurm_plugin.yamltext import Document
 
-__all__ = ["TASK_LAUNCH", "Accelerators", "Ascend", "Mail", "Metadata", "Spec", "TensorFlow", "load", "load_all"]
+__all__ = [
+    "TASK_LAUNCH",
+    "Accelerators",
+    "Ascend",
+    "Mail",
+    "Metadata",
+    "Spec",
+    "TensorFlow",
+    "keyed",
+    "load",
+    "load_all",
+    "one",
+]
 
+Found = TypeVar("Found")
 NO_PRESETS: Final[Presets] = MappingProxyType({})
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", re.ASCII)
 
 
 def load(data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None) -> Spec:
     """Read the spec of one job, as `load_all` does. Raises UsageError for one with alternatives (`any_of`), too."""
-    found = load_all(data, source, presets=presets, known=known)
+    return one(load_all(data, source, presets=presets, known=known), source)
+
+
+def one(found: Sequence[Found], source: str) -> Found:
+    """What there is of a spec of one job. Raises UsageError for one with alternatives."""
     if len(found) > 1:
         raise UsageError(f"{source}: any_of: found {len(found)} alternatives; this takes one job\n  leave any_of out")
     return found[0]
@@ -41,6 +58,13 @@ def load_all(
     `presets` are the site's; `known` tells which flags the sbatch of this machine has, None: that is not looked at.
     Raises UsageError with all of its problems.
     """
+    return tuple(spec for spec, _ in keyed(data, source, presets=presets, known=known))
+
+
+def keyed(
+    data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None
+) -> tuple[tuple[Spec, frozenset[str]], ...]:
+    """The same, each with the keys that stand in it or in the preset that it extends."""
     document, wrong = extended(yamltext.read(data, source), presets)
     then = {"so": "nothing was submitted", "again": f"slurm-plugin render {source}"}
     parts, more = parted(document)
@@ -54,7 +78,8 @@ def load_all(
         for each in part.placed(tuple(problems(spec, part.document.fields, known)))
     ]
     validate.fail(dict.fromkeys(found), document, source, **then)
-    return tuple(map(_annotated, whole))
+    keys = (frozenset(part.document.fields) for part in parts)
+    return tuple(zip(map(_annotated, whole), keys, strict=True))
 
 
 def _spec(document: Document) -> tuple[Spec | None, tuple[Problem, ...]]:

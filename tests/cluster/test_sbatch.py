@@ -241,6 +241,9 @@ name: spec
 mode: pytorch
 nodes: 2
 accelerators: {gpu: 4}
+cpus: 2
+memory: 64M
+partition: main
 time: 30m
 retries: 1
 env: {GREETING: "it's $HOME"}
@@ -273,12 +276,14 @@ def test_a_spec_is_a_batch_script(cluster: Sandbox) -> None:
 
 def test_a_spec_whose_allocation_is_another_ends(cluster: Sandbox) -> None:
     """Both are named, before anything starts."""
-    job = given_to_sbatch(cluster, "batch-spec-wrong", "--nodes=3", "--gres=gpu:2", "--time=20", "--comment=mine")
+    words = ["--nodes=3", "--gres=gpu:2", "--time=20", "--comment=mine", "--no-requeue"]
+    job = given_to_sbatch(cluster, "batch-spec-wrong", *words)
     assert (job.end(), job.exit_code) == ("FAILED", "2:0"), job.log
-    assert "4 keys contradict what Slurm gave this job; it ends here" in job.log
+    assert "5 keys contradict what Slurm gave this job; it ends here" in job.log
     assert "`nodes: 2`, and Slurm gave 3: #SBATCH --nodes=2" in job.log
     assert "`accelerators: {gpu: 4}`, and Slurm gave 2: #SBATCH --gres=gpu:4" in job.log
     assert "`time: 30m`, and Slurm gave 00:20:00: #SBATCH --time=00:30:00" in job.log
     assert "`retries: 1`, and the job's comment asks for nothing" in job.log
+    assert "`retries: 1`, and Slurm may not requeue this job: #SBATCH --requeue" in job.log
     assert "rank" not in job.log
     assert not (job.directory / ".slurm_plugin").exists()

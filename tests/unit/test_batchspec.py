@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import yamltext
 from slurm_plugin.__main__ import main
-from slurm_plugin.batchspec import Given, fitted, given, made
+from slurm_plugin.batchspec import Told, fitted, given, made
+from slurm_plugin.contradictions import Given
 from slurm_plugin.errors import UsageError
-from slurm_plugin.slurm import Job, Queueing
+from slurm_plugin.slurm import Job, Queueing, Request
 from slurm_plugin.spec import Spec, load
 
 COMMAND = "/opt/env/bin/slurm-plugin"
@@ -43,6 +43,7 @@ BATCH = f"""\
 
 """ + TEXT.split("\n\n")[1]
 FITS = Given(2, 4, "/home/ada", "/home/ada", 5400, "mine [sp1;retries=3;ib=auto;again=1]")
+KEYS = ("nodes", "accelerators")
 
 
 def spec(text: str = TEXT) -> Spec:
@@ -90,10 +91,9 @@ def test_what_sbatch_or_the_kernel_would_not_take(text: str, command: str, what:
 )  # fmt: skip
 def test_a_key_that_contradicts_ends_the_run(wrong: dict[str, object], words: str) -> None:
     """Both are named, and the line that would make them agree."""
-    fields = yamltext.read(TEXT.encode(), "a").fields
-    assert fitted(spec(), fields, FITS) == spec()
+    assert fitted(spec(), KEYS, FITS) == spec()
     with pytest.raises(UsageError, match=r"^1 key contradicts what Slurm gave this job; it ends here\n") as caught:
-        fitted(spec(), fields, FITS._replace(**wrong))  # type: ignore[arg-type] # of its own fields
+        fitted(spec(), KEYS, FITS._replace(**wrong))  # type: ignore[arg-type] # of its own fields
     assert words in str(caught.value)
 
 
@@ -101,7 +101,7 @@ def test_all_contradictions_are_told_at_once() -> None:
     """Also a directory that is not the one of the key."""
     text = f"{TEXT}workdir: runs\nspares: 1\n"
     with pytest.raises(UsageError) as caught:
-        fitted(spec(text), yamltext.read(text.encode(), "a").fields, FITS._replace(nodes=4, gpus=1))
+        fitted(spec(text), KEYS, FITS._replace(nodes=4, gpus=1))
     assert str(caught.value).splitlines()[:2] == [
         "3 keys contradict what Slurm gave this job; it ends here",
         "  `nodes: 2` and `spares: 1`, and Slurm gave 4: #SBATCH --nodes=3",
@@ -111,16 +111,15 @@ def test_all_contradictions_are_told_at_once() -> None:
 
 def test_what_slurm_does_not_say_contradicts_nothing() -> None:
     """No time limit that is known, no answer of the controller's, a minute that Slurm rounded up."""
-    fields = yamltext.read(TEXT.encode(), "a").fields
-    assert fitted(spec(), fields, FITS._replace(time_limit_s=None, comment=None)) == spec()
+    assert fitted(spec(), KEYS, FITS._replace(time_limit_s=None, comment=None)) == spec()
     text = TEXT.replace("90m", "5399s")
-    assert fitted(spec(text), fields, FITS) == spec(text)
+    assert fitted(spec(text), KEYS, FITS) == spec(text)
 
 
 def test_what_the_spec_does_not_say_is_as_slurm_gave_it() -> None:
     """Nodes and accelerators."""
     text = "name: a\nmode: pytorch\ncommand: python x\n"
-    found = fitted(spec(text), yamltext.read(text.encode(), "a").fields, FITS._replace(comment=""))
+    found = fitted(spec(text), (), FITS._replace(comment=""))
     assert (found.nodes, found.slots) == (2, 4)
 
 
@@ -128,10 +127,16 @@ def test_what_slurm_gave() -> None:
     """By the variables of the batch script, and what the controller says."""
     job = Job(7, "a", "RUNNING", "", "n1", "", 0, "c", "")
     environ = {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_GPUS": "0,2", "SLURM_SUBMIT_DIR": "/s"}
-    assert given(environ, "/d", job, Queueing(60)) == Given(2, 2, "/d", "/s", 60, "c")
-    assert given({"SLURM_JOB_NUM_NODES": "1", "SLURM_GPUS_ON_NODE": "3"}, "/d", None, None) == Given(1, 3, "/d", "/d")
+    told, script = Told(job, Queueing(60), Request("big")), BATCH.encode()
+    found = given(environ, "/d", told, script)
+    assert found._replace(lines=None) == Given(2, 2, "/d", "/s", 60, "c", Request("big"))
+    assert found.lines is not None
+    assert found.lines.items() >= {"time": "01:30:00", "requeue": "", "partition": "big", "nodes": "9"}.items()
+    environ = {"SLURM_JOB_NUM_NODES": "1", "SLURM_GPUS_ON_NODE": "3"}
+    assert given(environ, "/d", Told(), b"name: a\n") == Given(1, 3, "/d", "/d", lines={})
+    assert given(environ, "/d", Told(), b"#SBATCH --nosuch\n").lines is None
     with pytest.raises(UsageError, match="submit the spec with: sbatch"):
-        given({}, "/d", None, None)
+        given({}, "/d", Told(), b"")
 
 
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

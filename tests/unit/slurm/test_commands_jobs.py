@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from slurm_plugin.slurm import JobNotFoundError, Queueing, Slurm, SlurmError, connect
+from slurm_plugin.slurm import JobNotFoundError, Queueing, Request, Slurm, SlurmError, connect
 from slurm_plugin.slurm.commands import MOST_IDS
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.test_records import PLAIN
@@ -267,6 +267,34 @@ def test_may_requeue_is_not_guessed(commands: Bin, answer: str, error: type[Slur
     commands.recorded("squeue", answer)
     with pytest.raises(error):
         connect(str(commands.directory)).may_requeue(7)
+
+
+ROWS = {  # of 22.05, 24.11, 26.05, by another road and of a job that asked for little
+    "big|x|high|r|a100&ib|64G|2|1|gres:gpu:a100:2,gres:shard:3|N/A|N/A|N/A": Request(
+        "big", "x", "high", "r", "a100&ib", 65536, 2, ("gpu:a100:2", "shard:3"), requeue=True
+    ),
+    "main|(null)|normal|(null)|(null)|1465M|2|0|gres/gpu:2|N/A|N/A|cpu=2": Request(
+        "main", "", "normal", "", "", 1465, 2, ("gpu:2",), requeue=False
+    ),
+    "main|(null)|(null)|(null)|(null)|97.50G|1|1|N/A|N/A|N/A|gres/gpu=1": Request("main", memory_mb=99840, gres=None),
+    "main|(null)|(null)|(null)|(null)|0|N/A|1|gres/gpu|N/A|N/A|N/A": Request("main", gres=("gpu:1",)),
+}
+
+
+@pytest.mark.parametrize(("row", "request_"), ROWS.items(), ids=["22.05", "24.11", "26.05", "one"])
+def test_request(commands: Bin, row: str, request_: Request) -> None:
+    """In the words of each release; a job's own words can forge none."""
+    line = "".join(f"{each}${{n}}" for each in ["7", *row.split("|")])
+    commands.script("squeue", f'n=$(echo "$SQUEUE_FORMAT2" | sed "s/JobID:0\\(~[^,]*\\),.*/\\1/")\necho "{line}"')
+    assert connect(str(commands.directory)).request(7) == request_
+
+
+@pytest.mark.parametrize("answer", ["", "7~8~"])
+def test_a_request_is_not_guessed(commands: Bin, answer: str) -> None:
+    """Nothing, and what is cut off."""
+    commands.recorded("squeue", answer)
+    with pytest.raises(SlurmError):
+        connect(str(commands.directory)).request(7)
 
 
 CHANGES = {
