@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from slurm_plugin import asked, durations, templates
 from slurm_plugin.directive import directive
@@ -23,8 +24,7 @@ _FLAGS: Final[Mapping[str, Path]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """Where a spec is rendered."""
 
     directory: str  # the directory of submission, absolute
@@ -62,7 +62,7 @@ def _template(spec: Spec) -> str:
 
 def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
     """What a template may name."""
-    shape = replace(spec.shape, root=site.root)
+    shape = spec.shape._replace(root=site.root)
     launch = MODES[spec.mode].launch(spec.words, shape)
     workdir = working_directory(spec, site)
     return {

@@ -4,8 +4,9 @@ import os
 import pwd
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from slurm_plugin import envfile, render, token
 from slurm_plugin import own_command as ours
@@ -17,8 +18,7 @@ from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.spec import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """What sbatch is given: the script on stdin, arguments, and the directory it runs in."""
 
     script: str

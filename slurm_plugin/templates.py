@@ -5,9 +5,8 @@ ours can still be extended. Root must own them: they become scripts of every use
 """
 
 import os
-import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -22,8 +21,6 @@ from jinja2 import (
     TemplateError,
     TemplateNotFound,
 )
-from jinja2.ext import Extension
-from jinja2.lexer import Token, TokenStream
 
 from slurm_plugin import trust
 from slurm_plugin.compiled import DEFAULT_ROOT
@@ -31,7 +28,6 @@ from slurm_plugin.errors import UsageError
 
 SITE_DIRECTORY: Final = Path(DEFAULT_ROOT, "templates")
 SHIPPED: Final = "shipped"  # the prefix of our own
-_TRACE: Final = re.compile("\x1e([^\x1f]*)\x1f")
 
 
 def shipped_directory(name: str) -> Path:
@@ -65,20 +61,6 @@ class _Trusted(FileSystemLoader):
         return found
 
 
-class _Tracing(Extension):
-    """Marks the end of each line with the file and line that it comes from."""
-
-    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
-        """Jinja's hook: the tokens of one template."""
-        for token in stream:
-            if token.type != "data":
-                yield token
-                continue
-            first, *rest = token.value.split("\n")
-            marked = [f"\x1e{stream.filename}:{token.lineno + place}\x1f\n{part}" for place, part in enumerate(rest)]
-            yield Token(token.lineno, "data", "".join([first, *marked]))
-
-
 @cache
 def environment(site: Path | None = None, *, traced: bool = False) -> Environment:
     """The Jinja environment of every template; the filter `sh` quotes a word for a POSIX shell."""
@@ -91,7 +73,7 @@ def environment(site: Path | None = None, *, traced: bool = False) -> Environmen
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        extensions=[_Tracing] if traced else [],
+        extensions=["slurm_plugin.tracing.Tracing"] if traced else [],
     )
     jinja.filters["sh"] = shlex.quote
     jinja.filters["bash"] = bash
@@ -121,12 +103,9 @@ def render(name: str, *, site: Path | None = SITE_DIRECTORY, **values: object) -
 
 def traced(name: str, *, site: Path | None = SITE_DIRECTORY, **values: object) -> list[tuple[str, str]]:
     """The lines of one template, each with the `FILE:LINE` that it comes from."""
-    text = _rendered(environment(site, traced=True), name, values)
-    lines, origin = [], ""
-    for line in reversed(text.removesuffix("\n").split("\n")):  # what a value's own newline ends is its line's, too
-        origin = next(iter(reversed(_TRACE.findall(line))), origin)
-        lines.append((_TRACE.sub("", line), origin))
-    return lines[::-1]
+    from slurm_plugin import tracing  # noqa: PLC0415 - for render --explain alone
+
+    return tracing.origins(_rendered(environment(site, traced=True), name, values))
 
 
 def _rendered(jinja: Environment, name: str, values: dict[str, object]) -> str:

@@ -4,9 +4,7 @@ Each problem names the place (`accelerators.gpu`), what was found, what is accep
 a field accepts is its type, and its `Meta(description=...)` says it in words.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -23,8 +21,7 @@ MOST_UNKNOWN: Final = 20  # keys that a message names
 Record = TypeVar("Record", bound=Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing to correct. `path` is empty for the document as a whole."""
 
     path: Path
@@ -60,6 +57,8 @@ def fail(problems: Iterable[Problem], document: Document, source: str, *, so: st
 
 def nearest(word: str, accepted: Iterable[str]) -> str:
     """`; did you mean x?` for the accepted word that is most like this one, else nothing."""
+    import difflib  # noqa: PLC0415 - for what is wrong alone
+
     close = difflib.get_close_matches(word[:LONGEST_WORD].lower(), list(accepted), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 

@@ -5,10 +5,10 @@ Every scalar stays the text that stands in the file: `yes` is no boolean, `1:30:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
+from msgspec import Struct
 
 from slurm_plugin.errors import UsageError
 
@@ -16,12 +16,11 @@ MAX_BYTES: Final = 1 << 20
 Path = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A mapping of texts, lists and mappings, and the line (from 1) of each key."""
 
     fields: Mapping[str, Any]
-    lines: Mapping[Path, int] = field(default_factory=dict)
+    lines: Mapping[Path, int] = {}
 
 
 class _Loader(yaml.BaseLoader):

@@ -4,7 +4,6 @@ import argparse
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -54,7 +53,7 @@ class Preparation:
         self.directory = files.directory(Path.cwd(), run.job_id)
         self.node_directory = node_directory.name(run.job_id, run.restart)
         self.hooks = () if options.script else prestart.beside(self.words, Path.cwd())
-        self.place = self._place(Options(**{field.name: getattr(options, field.name) for field in fields(Options)}))
+        self.place = self._place(Options(*(getattr(options, name) for name in Options._fields)))
         self.own_step = self._own_step()
         self.task_script = self.mode.task_script(self.place) if self.own_step else None
 
@@ -74,7 +73,7 @@ class Preparation:
             address=address,
             options=options,
         )
-        return replace(place, port=free_port(self.run.job_id, self.run.attempt, self.mode.ports(place), is_free))
+        return place._replace(port=free_port(self.run.job_id, self.run.attempt, self.mode.ports(place), is_free))
 
     def _own_step(self) -> bool:
         """Whether the launch is an srun of ours: a command that starts its own tasks tells them itself who they are."""

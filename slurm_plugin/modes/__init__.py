@@ -1,34 +1,41 @@
-"""The modes: one small module each. Also runs on nodes: standard library only."""
+"""The modes: one small module each, imported when it is asked for. Also runs on nodes: standard library only."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
+import importlib
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from slurm_plugin.modes.ascend import Ascend
-from slurm_plugin.modes.base import HOSTFILE, Launch, Mode, Options, Place, Shape
-from slurm_plugin.modes.deepspeed import DeepSpeed
-from slurm_plugin.modes.horovod import Horovod
-from slurm_plugin.modes.intelmpi import IntelMpi
-from slurm_plugin.modes.mpich import Mpich
-from slurm_plugin.modes.openmpi import OpenMpi
-from slurm_plugin.modes.pytorch import PyTorch
-from slurm_plugin.modes.script import Script
-from slurm_plugin.modes.single import Single
-from slurm_plugin.modes.tensorflow import TensorFlow
+from slurm_plugin.modes.base import HOSTFILE, MESSAGES, Launch, Mode, Options, Place, Shape
 
-MODES: Final[Mapping[str, Mode]] = MappingProxyType(
-    {
-        "single": Single(),
-        "openmpi": OpenMpi(),
-        "mpich": Mpich(),
-        "intelmpi": IntelMpi(),
-        "horovod": Horovod(),
-        "pytorch": PyTorch(),
-        "deepspeed": DeepSpeed(),
-        "tensorflow": TensorFlow(),
-        "ascend": Ascend(),
-        "script": Script(),
-    }
-)
+# mode, which is its module's name, too -> class
+_CLASSES: Final = {
+    "single": "Single",
+    "openmpi": "OpenMpi",
+    "mpich": "Mpich",
+    "intelmpi": "IntelMpi",
+    "horovod": "Horovod",
+    "pytorch": "PyTorch",
+    "deepspeed": "DeepSpeed",
+    "tensorflow": "TensorFlow",
+    "ascend": "Ascend",
+    "script": "Script",
+}
 
-__all__ = ["HOSTFILE", "MODES", "Launch", "Mode", "Options", "Place", "Shape"]
+
+class _Modes(Mapping[str, Mode]):
+    """The modes by name: a job has one of them, and does not wait for the others."""
+
+    def __getitem__(self, name: str) -> Mode:
+        kind = _CLASSES[name]
+        mode: Mode = getattr(importlib.import_module(f"slurm_plugin.modes.{name}"), kind)()
+        return mode
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+MODES: Final[Mapping[str, Mode]] = _Modes()
+
+__all__ = ["HOSTFILE", "MESSAGES", "MODES", "Launch", "Mode", "Options", "Place", "Shape"]

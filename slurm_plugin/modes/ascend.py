@@ -45,7 +45,6 @@ _MESSAGES: Final[Mapping[str, Mapping[str, str]]] = {
     "high-performance": {"ASCEND_GLOBAL_LOG_LEVEL": "3", "GLOG_v": "3", "MS_RDR_ENABLE": "0"},
     "diagnosis": {"ASCEND_GLOBAL_LOG_LEVEL": "1", "GLOG_v": "1", "MS_RDR_ENABLE": "1"},
 }
-MESSAGES: Final = tuple(_MESSAGES)
 
 
 class Ascend(Mode):

@@ -2,30 +2,28 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from hostfiles import Allocation
 from slurm_plugin.errors import printable
 
 LONGEST_SHOWN = 2000
 LONGEST_VALUE = 131072 - 64  # bytes of a variable: MAX_ARG_STRLEN (execve(2)), less its name
+MESSAGES = ("normal", "high-performance", "diagnosis")  # how much a mode's libraries tell
 HOSTFILE = "hostfile"  # the file of a mode that SLURM_PLUGIN_HOSTFILE names
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """What a spec says to one mode alone."""
 
     ps: int = 0  # tensorflow: parameter servers; 0 is all-reduce
     chief: bool = False  # tensorflow: rank 0 is a chief, no worker
     evaluator: bool = False  # tensorflow: the last rank evaluates
     table: bool = True  # ascend: with a rank table; without, MindSpore's dynamic cluster
-    messages: str = "normal"  # ascend: how much MindSpore and CANN tell: normal, high-performance, diagnosis
+    messages: str = MESSAGES[0]  # ascend: how much MindSpore and CANN tell
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """How large a program is, and what else its launch depends on: known before the job has nodes."""
 
     nodes: int
@@ -34,13 +32,12 @@ class Shape:
     root: bool = False  # whether root runs it
     env: frozenset[str] = frozenset()  # names of the variables that are set
     hostfile: str = "$SLURM_PLUGIN_HOSTFILE"  # its path, once there is one
-    options: Options = field(default_factory=Options)
+    options: Options = Options()
     nodelist: str = ""  # the nodes, in Slurm's form, where they are a part of the job's
     again: bool = False  # whether a step of an attempt before may still be there for Slurm: the new one shares with it
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A job on its nodes."""
 
     allocation: Allocation
@@ -49,11 +46,10 @@ class Place:
     launch: str = "node"
     interface: str = ""  # the network interface of the first node's own address, where it is known
     address: str = ""  # that address
-    options: Options = field(default_factory=Options)
+    options: Options = Options()
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """The words that start a job, and a sentence that says what was done to the user's own."""
 
     argv: tuple[str, ...]

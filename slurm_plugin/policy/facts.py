@@ -4,8 +4,9 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from slurm_plugin import durations
 from slurm_plugin.policy.judge import UNLIMITED, Facts, known
@@ -25,8 +26,7 @@ _NO_LIMIT: Final = ("0", "-1", "unlimited", "infinite")
 _NODES: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The options of a submission that a policy is about: each as sbatch is given it, empty where it is not."""
 
     options: Mapping[str, str]

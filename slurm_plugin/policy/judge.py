@@ -5,8 +5,10 @@ Nothing is asked here: a policy is the plain value of `language.compiled`, and f
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from slurm_plugin.policy.language import FIELDS
 
@@ -15,8 +17,7 @@ CHANGES: Final = ("account", "partition", "qos", "reservation", "time")  # what 
 _LONGEST_SHOWN: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What is known of a job: names by what they are names of, the size, and the minutes."""
 
     names: Mapping[str, tuple[str, ...]]  # of FIELDS; a partition may be several, an absent one is none
@@ -29,8 +30,7 @@ class Facts:
     unknown: frozenset[str] = frozenset()  # of FIELDS: left to who knows
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a job is not accepted: the words, and what they are about."""
 
     rule: str
@@ -39,14 +39,13 @@ class Refusal:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What becomes of a submission. `changes` are shown as (what, value); `retries` is None for no limit."""
 
     refusals: tuple[Refusal, ...] = ()
     changes: tuple[tuple[str, str | int], ...] = ()
     retries: int | None = None
-    _caps: Mapping[str, int] = field(default_factory=dict)
+    _caps: Mapping[str, int] = {}
 
 
 def submitted(policy: Mapping[str, Any], facts: Facts) -> Verdict:

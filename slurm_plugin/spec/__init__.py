@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -85,7 +84,7 @@ def keyed(
 def _spec(document: Document) -> tuple[Spec | None, tuple[Problem, ...]]:
     """The record of one job, and what is wrong with the types of its keys."""
     fields, wrong = _range(document.fields)
-    spec, found = validate.record(replace(document, fields=fields), Spec)
+    spec, found = validate.record(msgspec.structs.replace(document, fields=fields), Spec)
     if spec is not None and spec.array is not None and "output" not in fields:
         spec = msgspec.structs.replace(spec, output=ARRAY_OUTPUT)
     return spec, (*wrong, *found)

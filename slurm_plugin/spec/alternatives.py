@@ -1,8 +1,10 @@
 """`any_of:` of a spec: the same job on other nodes. All are submitted; the first that starts is the one that runs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from slurm_plugin.spec.presets import merged
 from slurm_plugin.validate import Problem, nearest
@@ -18,8 +20,7 @@ KEYS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """One of them as a document of its own, and where its keys stand in the whole one."""
 
     document: Document

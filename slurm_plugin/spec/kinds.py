@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-from slurm_plugin.modes import MODES
-from slurm_plugin.modes.ascend import MESSAGES
+from slurm_plugin.modes import MESSAGES, MODES
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import COMMAS, ONE
 

@@ -1,8 +1,9 @@
 """`extends:` of a spec: a preset of the site's, under the job's own keys."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from slurm_plugin import validate
 from slurm_plugin.spec.record import Spec

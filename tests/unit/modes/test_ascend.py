@@ -6,7 +6,7 @@ import pytest
 
 from hostfiles import Allocation, Device, Host, ascend
 from slurm_plugin.errors import UsageError
-from slurm_plugin.modes import MODES, Options, Place, Shape
+from slurm_plugin.modes import MESSAGES, MODES, Options, Place, Shape
 from slurm_plugin.modes.ascend import WITH_SCHEDULER
 from tests.unit.modes.tasks import exports
 
@@ -90,3 +90,10 @@ def test_how_much_is_told(messages: str, levels: tuple[str, str, str]) -> None:
     found = MODE.defaults(Place(ALLOCATION, 61000, "/w", options=Options(messages=messages)))
     assert tuple(found[name] for name in ("ASCEND_GLOBAL_LOG_LEVEL", "GLOG_v", "MS_RDR_ENABLE")) == levels
     assert ("GLOG_log_dir" in found) is (messages == "diagnosis")
+
+
+@pytest.mark.parametrize("messages", MESSAGES)
+def test_each_amount_of_messages_has_its_levels(messages: str) -> None:
+    """Row B8: whatever a spec may say there."""
+    place = TABLE._replace(options=Options(messages=messages))
+    assert {"ASCEND_GLOBAL_LOG_LEVEL", "GLOG_v", "MS_RDR_ENABLE"} <= MODE.defaults(place).keys()

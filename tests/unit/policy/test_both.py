@@ -1,7 +1,6 @@
 """One policy, judged by Python and by the rendered job_submit.lua: the same verdict, in the same words."""
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -128,7 +127,7 @@ def by_python(policy: Policy, job: dict[str, Any]) -> tuple[list[str], dict[str,
     if policy.defaults.partition and not job.get("partition", "").strip(
         ","
     ):  # slurmctld knows what that one gives without a time
-        found = replace(found, default_time=default_time((policy.defaults.partition,)))
+        found = msgspec.structs.replace(found, default_time=default_time((policy.defaults.partition,)))
     verdict = judge.submitted(language.compiled(policy), found)
     texts = [refusal.text for refusal in verdict.refusals]
     changes = {} if texts else {name: str(to) for name, to in verdict.changes}
