@@ -11,7 +11,8 @@ from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.follow import Look, changes, follow, of_several
 from slurm_plugin.grant import Grant, written
 from slurm_plugin.render import Site, script
-from slurm_plugin.siteconfig import SiteConfig, StageIn
+from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.sitefile import StageIn
 from slurm_plugin.slurm import Job, JobNotFoundError, SlurmError
 from slurm_plugin.spec import load
 from tests import fakes
