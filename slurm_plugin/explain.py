@@ -25,6 +25,7 @@ def explained(lines: Sequence[Line], where: Callable[[Path], str], shipped: str,
     for place, key, text in rows:
         yield f"{place:<{first}}  {key:<{second}}  {text}".rstrip()
     for name, value in policy.changes:
-        yield f"the site's policy sets {name} to {clock(value) if isinstance(value, int) and name == 'time' else value}"
+        shown = clock(value) if isinstance(value, int) and name == "time" else value
+        yield f"the site's policy sets {name} to {shown} ({policy.because[name]})"
     for refusal in policy.refusals:
         yield f"the site's policy refuses it: {refusal.text}"

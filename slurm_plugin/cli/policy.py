@@ -3,20 +3,24 @@
 import json
 import os
 import pwd
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from slurm_plugin import siteconfig
+from slurm_plugin import scripts, siteconfig, token
 from slurm_plugin import submit as submission
-from slurm_plugin.cli.jobs import config_option, flags_if_it_can_say, read_specs, spec_argument, spec_name
-from slurm_plugin.policy import facts, judge, lua
+from slurm_plugin.cli.jobs import config_option, flags_if_it_can_say, load_specs, read_file, spec_name
+from slurm_plugin.policy import facts, judge, language, lua
 from slurm_plugin.policy.facts import Asked
 from slurm_plugin.site import job_submit
 
 _NO_VAL = 4294967294  # slurm.NO_VAL
 _NOTHING = ("nil", str(_NO_VAL))
+# Of what a rule is about, as slurmctld has it.
+_ABOUT = {"time_limit": "time", "min_nodes": "nodes", "max_nodes": "nodes", "admin_comment": "retries"}
 _ANY_UID = 65534  # of a user that this machine does not know
 
 
@@ -26,7 +30,7 @@ def policy() -> None:
 
 
 @policy.command()
-@spec_argument
+@click.argument("job_file", metavar="JOB.yaml|SCRIPT", type=click.Path(dir_okay=False, allow_dash=True))
 @config_option
 @click.option("--user", help="Who submits it.  [default: you]")
 @click.option("--default-partition", metavar="NAME", help="The cluster's default partition, for a job that names none.")
@@ -38,7 +42,7 @@ def policy() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def test(
-    spec_file: str,
+    job_file: str,
     config: Path | None,
     user: str | None,
     default_partition: str | None,
@@ -46,17 +50,37 @@ def test(
     *,
     as_json: bool,
 ) -> int:
-    """Run job_submit.lua on JOB.yaml outside Slurm: exit 0 where it accepts the job, 1 where it refuses."""
+    """Run job_submit.lua on JOB.yaml outside Slurm: exit 0 where it accepts the job, 1 where it refuses.
+
+    SCRIPT is a batch script, with its #SBATCH and #PLUGIN lines as slurm-plugin sbatch reads them.
+    """
     settings = siteconfig.load(config)
-    specs = read_specs(spec_file, settings, flags_if_it_can_say)
+    data = read_file(job_file)
+    if scripts.is_script(data):
+        jobs = [scripts.build(data, job_file, settings)]
+    else:
+        here = submission.here(settings)
+        specs = load_specs(data, job_file, settings, flags_if_it_can_say)
+        jobs = [submission.build(spec, here, spec_name(job_file)) for spec in specs]
     text = lua_file.read_text(errors="surrogateescape") if lua_file else job_submit(settings)
-    name, here = user or submission.own_name(), submission.here(settings)
-    jobs = [submission.build(spec, here, spec_name(spec_file)) for spec in specs]
-    return max([_tried(job, text, name, default_partition, as_json=as_json) for job in jobs])
+    name = user or submission.own_name()
+    rules = None if lua_file or _uid(name) == 0 else language.compiled(settings.policy)
+    return max([_tried(job, text, name, default_partition, rules, as_json=as_json) for job in jobs])
 
 
-def _tried(job: submission.Submission, text: str, name: str, default_partition: str | None, *, as_json: bool) -> int:
-    """Print what this job_submit.lua makes of one job; 0 where it accepts it, else 1."""
+def _tried(
+    job: submission.Submission,
+    text: str,
+    name: str,
+    default_partition: str | None,
+    rules: Mapping[str, Any] | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Print what this job_submit.lua makes of one job; 0 where it accepts it, else 1.
+
+    `rules`: those that it was made of, which say who wants a change; None where it was not, and for root.
+    """
     said = facts.asked(job.script, job.arguments, os.environ)
     partitions = {
         each: {"flag_default": int(each == default_partition), "default_time": _NO_VAL, "max_time": judge.UNLIMITED}
@@ -66,18 +90,20 @@ def _tried(job: submission.Submission, text: str, name: str, default_partition: 
     uid = _uid(name)
     answer = lua.outside(text, _description(said, name, uid), uid=uid, partitions=partitions)
     accepted = answer["code"] == 0
+    because = _because(rules, said, name, default_partition) if rules is not None else {}
+    changes = [(*each, because.get(_ABOUT.get(each[0], each[0]), "")) for each in answer["changes"]]
     if as_json:
         verdict = "accepted" if accepted else "refused"
-        changes = [
-            {"field": field, "from": None if before in _NOTHING else before, "to": after}
-            for field, before, after in answer["changes"]
+        shown = [
+            {"field": field, "from": None if before in _NOTHING else before, "to": after, "because": why or None}
+            for field, before, after, why in changes
         ]
         words = {"messages": "\n".join(answer["user"]).splitlines(), "log": answer["log"]}
-        click.echo(json.dumps({"verdict": verdict, "user": name, "changes": changes, **words}))
+        click.echo(json.dumps({"verdict": verdict, "user": name, "changes": shown, **words}))
         return int(not accepted)
     click.echo("accepted" if accepted else "refused")
-    for field, before, after in answer["changes"]:
-        click.echo(f"  {field}: {_value(field, before)} -> {_value(field, after)}")
+    for field, before, after, why in changes:
+        click.echo(f"  {field}: {_value(field, before)} -> {_value(field, after)}{f' ({why})' if why else ''}")
     for line in "\n".join(answer["user"]).splitlines():
         click.echo(f"  {line}")
     if uid == 0:
@@ -85,6 +111,20 @@ def _tried(job: submission.Submission, text: str, name: str, default_partition: 
     if not partitions:
         click.echo("  the job names no partition; name the cluster's default with --default-partition", err=True)
     return int(not accepted)
+
+
+def _because(rules: Mapping[str, Any], said: Asked, user: str, default_partition: str | None) -> Mapping[str, str]:
+    """Who wants each change: the defaults or a rule, as far as it can be told outside Slurm."""
+    known = facts.facts(said, user)
+    if default_partition and "partition" in known.unknown and not rules["defaults"].get("partition"):
+        names = {**known.names, "partition": (default_partition,)}
+        known = replace(known, names=names, unknown=known.unknown - {"partition"})
+    if "partition" in known.names:
+        known = replace(known, default_time=judge.UNLIMITED)  # as the stand-in for Slurm has it
+    found, asked = judge.submitted(rules, known), token.find(said.get("comment") or "")
+    most = found.retries
+    granted_all = most is None or asked is None or asked.retries <= most
+    return {name: why for name, why in found.because.items() if name != "retries" or not granted_all}
 
 
 def _description(said: Asked, user: str, uid: int) -> dict[str, Any]:

@@ -40,12 +40,14 @@ class Refusal(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What becomes of a submission. `changes` are shown as (what, value); `retries` is None for no limit."""
+    """What becomes of a submission. `changes` are shown as (what, value); `retries` is None for no limit; `because`
+    says of each of them who wants it: `defaults`, or `rule NAME`."""
 
     refusals: tuple[Refusal, ...] = ()
     changes: tuple[tuple[str, str | int], ...] = ()
     retries: int | None = None
     _caps: Mapping[str, int] = {}
+    because: Mapping[str, str] = {}
 
 
 def submitted(policy: Mapping[str, Any], facts: Facts) -> Verdict:
@@ -61,7 +63,8 @@ def submitted(policy: Mapping[str, Any], facts: Facts) -> Verdict:
     )
     found = judge(policy["rules"], whole)
     caps = ((name, found._caps[name]) for name in ("time", "nodes") if name in found._caps)
-    return replace(found, changes=(*set_here.items(), *caps))
+    because = {**found.because, **dict.fromkeys(set_here, "defaults")}
+    return replace(found, changes=(*set_here.items(), *caps), because=because)
 
 
 def judge(rules: Sequence[Mapping[str, Any]], facts: Facts) -> Verdict:
@@ -69,6 +72,7 @@ def judge(rules: Sequence[Mapping[str, Any]], facts: Facts) -> Verdict:
     refusals: list[Refusal] = []
     caps: dict[str, int] = {}
     retries: int | None = None
+    because: dict[str, str] = {}
     for rule in rules:
         matched = applies(rule, facts)
         if matched is None:
@@ -79,10 +83,11 @@ def judge(rules: Sequence[Mapping[str, Any]], facts: Facts) -> Verdict:
             words = f"slurm_plugin: rule {rule['name']}{where}: {text}{tail}"
             refusals.append(Refusal(rule["name"], about, value, words))
         for name, limit in _capped(rule, facts):
-            caps[name] = min(limit, caps.get(name, limit))
-        if "retries" in rule:
-            retries = rule["retries"] if retries is None else min(retries, rule["retries"])
-    return Verdict(tuple(refusals), retries=retries, _caps=caps)
+            if name not in caps or limit < caps[name]:
+                caps[name], because[name] = limit, f"rule {rule['name']}"
+        if "retries" in rule and (retries is None or rule["retries"] < retries):
+            retries, because["retries"] = rule["retries"], f"rule {rule['name']}"
+    return Verdict(tuple(refusals), retries=retries, _caps=caps, because=because)
 
 
 def applies(rule: Mapping[str, Any], facts: Facts) -> list[str] | None:

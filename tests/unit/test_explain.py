@@ -67,12 +67,13 @@ def test_every_line_of_a_script() -> None:
 def test_columns_and_policy() -> None:
     """Ours by their names, a site's by their paths; what slurmctld would make of it stands below."""
     lines = [Line("#SBATCH --nodes=3", "/ours/job/base.sh.j2:3", ("nodes",)), Line("x", "/etc/site.j2:10", ())]
-    verdict = Verdict((Refusal("r", "time", 1, "rule r: too long"),), (("account", "proj"), ("time", 90)))
+    changes, because = (("account", "proj"), ("time", 90)), {"account": "defaults", "time": "rule r"}
+    verdict = Verdict((Refusal("r", "time", 1, "rule r: too long"),), changes, because=because)
     assert list(explained(lines, lambda _: "job.yaml:4", "/ours", verdict)) == [
         "job/base.sh.j2:3  nodes job.yaml:4  #SBATCH --nodes=3",
         "/etc/site.j2:10                     x",
-        "the site's policy sets account to proj",
-        "the site's policy sets time to 01:30:00",
+        "the site's policy sets account to proj (defaults)",
+        "the site's policy sets time to 01:30:00 (rule r)",
         "the site's policy refuses it: rule r: too long",
     ]
 
@@ -89,5 +90,5 @@ def test_on_the_command_line(
     assert main(["render", "--explain", "--alternative", "2", "--config", "site.yaml", "job.yaml"]) == 0
     out = capsys.readouterr().out
     assert "  partition job.yaml:13  #SBATCH --partition=b\n" in " ".join(out.split(" "))
-    assert out.endswith("the site's policy sets account to proj\n")
+    assert out.endswith("the site's policy sets account to proj (defaults)\n")
     assert str(templates_directory()) not in out

@@ -35,7 +35,8 @@ def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_refused(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, and the words that sbatch would show."""
     assert main(["policy", "test", "--user", "ada", "--default-partition", "debug", str(job_file)]) == 1
-    assert capsys.readouterr() == (f"refused\n  time_limit: not given -> 01:30:00\n  {REFUSAL}\n", "")
+    shown = f"refused\n  time_limit: not given -> 01:30:00 (defaults)\n  {REFUSAL}\n"
+    assert capsys.readouterr() == (shown, "")
 
 
 def test_accepted_with_changes(
@@ -46,19 +47,53 @@ def test_accepted_with_changes(
     job_file.write_text(SPEC.replace("nodes: 3", "nodes: 2"))
     assert main(["policy", "test", "--user", "ada", str(job_file)]) == 0
     grant = 'sp1:{"granted":1}'
-    shown = f"accepted\n  time_limit: not given -> 01:30:00\n  admin_comment: not given -> {grant}\n"
+    changes = ("time_limit: not given -> 01:30:00 (defaults)", f"admin_comment: not given -> {grant} (rule small)")
+    shown = "\n  ".join(("accepted", *changes)) + "\n"
     assert capsys.readouterr() == (shown, "")
     assert main(["policy", "test", "--user", "ada", "--json", str(job_file)]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "verdict": "accepted",
         "user": "ada",
         "changes": [
-            {"field": "time_limit", "from": None, "to": "90"},
-            {"field": "admin_comment", "from": None, "to": grant},
+            {"field": "time_limit", "from": None, "to": "90", "because": "defaults"},
+            {"field": "admin_comment", "from": None, "to": grant, "because": "rule small"},
         ],
         "messages": [],
         "log": [],
     }
+
+
+def test_a_batch_script(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its #SBATCH and #PLUGIN lines count as for `slurm-plugin sbatch`; without lines of ours nothing is added."""
+    script = job_file.with_name("job.sh")
+    script.write_text("#!/bin/sh\n#SBATCH -p debug --nodes=3\n#PLUGIN retries=2\n#SBATCH -t 5\nsrun x\n#SBATCH -N1\n")
+    assert main(["policy", "test", "--user", "ada", str(script)]) == 1
+    grant = "admin_comment: not given -> " + 'sp1:{"granted":1} (rule small)'
+    assert capsys.readouterr() == (f"refused\n  {REFUSAL}\n", "")
+    script.write_text(script.read_text().replace("--nodes=3", "--nodes=2"))
+    assert main(["policy", "test", "--user", "ada", str(script)]) == 0
+    assert capsys.readouterr() == (f"accepted\n  {grant}\n", "")
+    script.write_text(script.read_text().replace("#PLUGIN retries=2\n", "").replace(" --nodes=2", ""))
+    assert main(["policy", "test", "--user", "ada", str(script)]) == 0
+    assert capsys.readouterr() == ("accepted\n  max_nodes: not given -> 2 (rule small)\n", "")
+
+
+def test_a_script_with_a_mistake(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The words are those of `slurm-plugin sbatch`; what sbatch itself refuses is told, too."""
+    script = job_file.with_name("job.sh")
+    script.write_text("#!/bin/sh\n#PLUGIN retris=2\n")
+    assert main(["policy", "test", str(script)]) == 2
+    assert "line 2: retris: unknown key" in capsys.readouterr().err
+    script.write_bytes(b"#!/bin/sh\r\ntrue\r\n")
+    assert main(["policy", "test", str(script)]) == 2
+    assert "lines that end as DOS ends them" in capsys.readouterr().err
+
+
+def test_a_spec_that_is_a_batch_script(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Is a spec: its keys are looked at."""
+    job_file.write_text(f"#!/opt/slurm-plugin run\n#SBATCH --partition=debug\n{SPEC}")
+    assert main(["policy", "test", "--user", "ada", "--default-partition", "debug", str(job_file)]) == 1
+    assert REFUSAL in capsys.readouterr().out
 
 
 def test_what_it_was_not_told(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
