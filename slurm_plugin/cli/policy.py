@@ -4,11 +4,11 @@ import json
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from slurm_plugin import scripts, siteconfig, token
 from slurm_plugin import submit as submission
