@@ -38,7 +38,7 @@ def read(root: str) -> dict[str, Any]:
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         settings = quickjson.loads(file.read())
     if not isinstance(settings, dict) or settings.get("v") != VERSION:
-        raise ValueError(f"{path}: not a version {VERSION} file; run `slurm-plugin site render` again")
+        raise ValueError(f"{path}: not a version {VERSION} file; run: slurm-plugin site install --apply")
     return settings
 
 
@@ -64,4 +64,4 @@ def stale(settings: Mapping[str, Any], *, anywhere: bool = False) -> str:
     here = fingerprint(known["path"]) if known and (anywhere or str(known["path"]).startswith(LOCAL)) else None
     if here is None or here == known["crc32"]:
         return ""
-    return f"{known['path']} was changed after `slurm-plugin site render`; run it again"
+    return f"{known['path']} was changed since it was deployed; run: slurm-plugin site install --apply"

@@ -23,6 +23,6 @@ def for_scripts(wanted: str) -> str:
     if not found:
         raise MissingError(
             f"{wanted} is not there, nor another slurm-plugin command for batch scripts to call\n"
-            "  deploy it with: slurm-plugin site render; or install the package: pip install slurm_plugin"
+            "  deploy it with: slurm-plugin site install --apply; or install the package: pip install slurm_plugin"
         )
     return found

@@ -22,7 +22,7 @@ from slurm_plugin.validate import Problem
 from slurm_plugin.yamltext import Document
 
 DEFAULT_PATH: Final = Path("/etc/slurm/slurm_plugin.yaml")
-AGAIN: Final = "slurm-plugin site render DIR"
+AGAIN: Final = "slurm-plugin site install"
 # Root's hooks hold these without quotes.
 PlainPath = Annotated[
     str, Meta(pattern=r"^/[A-Za-z0-9._/+-]*\Z", description="an absolute path of letters, digits and ._/+-")

@@ -31,6 +31,7 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
     distrust = measure.distrust(site.python)
     trial = measure.canaries(root)
     wanted = None if distrust else measure.rendered(site, root, measure.source(root, file), trial)
+    install = _install_command(site_file, root, trial)
 
     def findings() -> Iterator[Finding]:
         yield judge_slurm.slurmctld(up=slurm.ping())
@@ -38,11 +39,11 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
         if config:
             yield judge_slurm.version(config)
             yield from _slurm_conf(config, site, root, controller=controller)
-            yield _job_submit(config, wanted, root, controller=controller, site_file=here)
+            yield _job_submit(config, wanted, root, install, controller=controller, site_file=here)
         else:
             yield Finding("slurm.conf", "cannot tell", "slurmctld did not show its settings")
         found = None if wanted is None else measure.differences(Path(root), wanted)
-        yield from judge_site.files(root, found, _render_command(site_file, root), site_file=here)
+        yield from judge_site.files(root, found, install, site_file=here)
         if trial:
             yield judge_site.on_trial(trial)
         switch = f"{root}/{KILL_SWITCH}"
@@ -84,6 +85,7 @@ def _job_submit(
     config: Mapping[str, str],
     wanted: Mapping[str, measure.Rendered] | None,
     root: str,
+    install: str,
     *,
     controller: bool,
     site_file: bool,
@@ -97,13 +99,14 @@ def _job_submit(
     text, there = measure.text(path), measure.there(path)
     own = str(Path(path).with_name(chain.OWN_LUA))
     chained = chain.lua(own, deployed, ours.encode()) if ours and measure.there(own) else None
-    return judge_site.job_submit(path, text, ours, deployed, controller=controller, there=there, chained=chained)
+    return judge_site.job_submit(
+        path, text, ours, deployed, install, controller=controller, there=there, chained=chained
+    )
 
 
-def _render_command(site_file: Path | None, root: str) -> str:
-    """What writes the site directory again, whole files at a time."""
+def _install_command(site_file: Path | None, root: str, canaries: str) -> str:
+    """What puts the site directory, and what stands beside slurm.conf, there again; on trial as before."""
     given = ["--config", str(site_file)] if site_file else []
     given += ["--root", root] if root != DEFAULT_ROOT else []
-    return shlex.join(["slurm-plugin", "site", "render", *given, "/root/slurm_plugin"]) + (
-        f" && rsync -a /root/slurm_plugin/ {shlex.quote(root)}/"
-    )
+    given += ["--canary", canaries] if canaries else []
+    return shlex.join(["slurm-plugin", "site", "install", *given, "--apply"])

@@ -17,6 +17,7 @@ def job_submit(
     text: str | None,
     ours: str | None,
     rendered: str,
+    install: str,
     *,
     controller: bool,
     there: bool | None = None,
@@ -24,27 +25,26 @@ def job_submit(
 ) -> Finding:
     """`job_submit.lua` beside slurm.conf. `text` is None where it cannot be read, `ours` where nothing was rendered.
 
-    `chained`: what calls the site's own first, and then ours; None where no script of the site's was moved aside.
+    `install` is the command that puts it there. `chained`: what calls the site's own first, and then ours; None where
+    no script of the site's was moved aside.
     """
-    name, copy = "job_submit.lua", f"run: cp {rendered} {path}"
+    name, again = "job_submit.lua", f"run: {install}"
     if not controller:
         return Finding(name, "cannot tell", ELSEWHERE)
     if text is None:
         if there is False:
-            return Finding(name, "wrong", f"{path} is not there", copy)
+            return Finding(name, "wrong", f"{path} is not there", again)
         return Finding(name, "cannot tell", f"{path} cannot be read", "run it as root")
     if ours is None:
         return Finding(name, "cannot tell", f"{path} was compared with nothing: see the interpreter")
     if chained and text.startswith("-- slurm_plugin "):
         if text == chained:
             return Finding(name, "ok", f"{path} calls the site's own, and ours")
-        return Finding(
-            name, "wrong", f"{path} is not what calls the site's own and ours", "run: slurm-plugin site install --apply"
-        )
+        return Finding(name, "wrong", f"{path} is not what calls the site's own and ours", again)
     if text == ours:
         return Finding(name, "ok", f"{path} is ours")
     if text.startswith("-- slurm_plugin "):
-        return Finding(name, "wrong", f"{path} is of another version or max_retries", copy)
+        return Finding(name, "wrong", f"{path} is of another version or max_retries", again)
     if "pcall(grant" in text:
         parts = [part for part in ours.split("\n\n") if "local function" in part or "local max_retries" in part]
         if all(_code(part) in text for part in parts):
@@ -52,7 +52,7 @@ def job_submit(
         message = f"{path} is the site's own, and not all of our functions in it are those of this version"
         return Finding(name, "wrong", message, f"copy them again from {rendered}")
     message = f"{path} is the site's own and does not call ours"
-    return Finding(name, "wrong", message, f"copy the functions of {rendered} into it, and call pcall(grant, job)")
+    return Finding(name, "wrong", message, f"{again}; it has Slurm call the site's own first, then ours")
 
 
 def _code(part: str) -> str:
@@ -63,13 +63,13 @@ def _code(part: str) -> str:
     return "\n".join(lines)
 
 
-def files(root: str, found: Differences | None, render: str, *, site_file: bool) -> tuple[Finding, ...]:
+def files(root: str, found: Differences | None, install: str, *, site_file: bool) -> tuple[Finding, ...]:
     """The deployed directory: complete, of this version, from this site file, and only root's to change.
 
-    `render` is the command that writes it again. Without a site file here, what follows from one cannot be judged:
+    `install` is the command that writes it again. Without a site file here, what follows from one cannot be judged:
     it may have been rendered on another machine.
     """
-    again = f"run: {render}"
+    again = f"run: {install}"
     if found is None:
         return (Finding("files", "cannot tell", "were compared with nothing: see the interpreter"),)
     if "." in found.missing:

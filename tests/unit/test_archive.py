@@ -215,7 +215,7 @@ def test_a_site_file_where_users_may_write(tmp_path: Path, site: Path) -> None:
     os.mkfifo(path)
     said = prolog(site, "pass")
     assert said[-1] == "0"
-    assert not any("site render" in line for line in said)
+    assert not any("site install" in line for line in said)
     assert prolog(site, f"slurm_plugin.compiled.LOCAL = {str(tmp_path)!r}")[-1] == "0"  # nor is a pipe waited for
 
 
@@ -244,7 +244,7 @@ def test_a_stale_compile_is_said(
     else:
         path.unlink(missing_ok=True)
     said = prolog(site, f"slurm_plugin.compiled.LOCAL = {str(tmp_path)!r}")
-    line = f"{path} was changed after `slurm-plugin site render`; run it again"
-    assert [found for found in said if "site render" in found] == [line] * lines
+    line = f"{path} was changed since it was deployed; run: slurm-plugin site install --apply"
+    assert [found for found in said if "site install" in found] == [line] * lines
     assert said[-1] == "0"
     assert any(found.startswith("[slurm_plugin] localhost disk-size root: ok") for found in said)

@@ -67,7 +67,7 @@ def test_refused(tmp_path: Path, text: str, words: str) -> None:
     first, second, last = str(caught.value).splitlines()
     assert first == f"{tmp_path}/site.yaml: 1 problem, nothing was done"
     assert second.startswith(f"  line 2: {words}")
-    assert last == "  correct the file, then run: slurm-plugin site render DIR"
+    assert last == "  correct the file, then run: slurm-plugin site install"
 
 
 @pytest.mark.parametrize("text", ["prechecks: [", "- 1", "a: 1\na: 2", "x: &a 1\ny: *a", "text", "\0"])

@@ -153,7 +153,7 @@ def test_a_script_calls_the_deployed_command_where_there_is_one(
     monkeypatch.setattr(sys, "argv", ["/nowhere/pytest"])
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.raises(MissingError, match="deploy it with: slurm-plugin site render"):
+    with pytest.raises(MissingError, match="deploy it with: slurm-plugin site install --apply"):
         submit.own_command(config)
     running = tmp_path / "bin" / "slurm-plugin"
     running.parent.mkdir()

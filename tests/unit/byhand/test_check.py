@@ -80,7 +80,7 @@ def test_exit_codes(verdicts: list[tuple[str, str]], code: int) -> None:
 def test_a_stale_compile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
-    """Where the site file was changed after `site render`, a line on stderr says so; the look is what hooks see."""
+    """Where the site file was changed since it was deployed, a line on stderr says so; the look is what hooks see."""
     path, root = tmp_path / "site.yaml", tmp_path / "deployed"
     path.write_text("prechecks: {disk-size: {shm: 1B}}\n")
     root.mkdir()
@@ -93,7 +93,7 @@ def test_a_stale_compile(
     path.write_text("prechecks: {disk-size: {shm: 900TB}}\n")
     assert main(["check", "disk-size.shm", *options]) == 0
     again, err = capsys.readouterr()
-    line = f"{path} was changed after `slurm-plugin site render`; run it again"
+    line = f"{path} was changed since it was deployed; run: slurm-plugin site install --apply"
     assert err == f"slurm-plugin: {compiled_file} is old: {line}\n"
     assert "was changed" not in again
     assert again.count("\n") == out.count("\n")

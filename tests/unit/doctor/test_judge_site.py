@@ -7,7 +7,7 @@ from slurm_plugin.doctor.finding import Differences, Finding, Owned, exit_code
 from slurm_plugin.install import chain
 from slurm_plugin.siteconfig import SiteConfig
 
-ROOT, RENDER = "/etc/slurm/slurm_plugin", "slurm-plugin site render /root/slurm_plugin"
+ROOT, INSTALL = "/etc/slurm/slurm_plugin", "slurm-plugin site install --apply"
 SPOOL = "/var/spool/slurm_plugin"
 OURS = (measure.rendered(SiteConfig(), ROOT)["job_submit.lua"].content or b"").decode()
 OWN = OURS.replace("-- slurm_plugin", "-- our site's script; from slurm_plugin", 1)
@@ -15,14 +15,14 @@ OWN = OURS.replace("-- slurm_plugin", "-- our site's script; from slurm_plugin",
 
 def files(found: Differences | None, *, site_file: bool = True) -> dict[str, tuple[str, str]]:
     """Findings that are not fine: name -> verdict and remedy."""
-    all_of_them = judge_site.files(ROOT, found, RENDER, site_file=site_file)
+    all_of_them = judge_site.files(ROOT, found, INSTALL, site_file=site_file)
     return {finding.name: (finding.verdict, finding.remedy) for finding in all_of_them if finding.verdict != "ok"}
 
 
 def lua(text: str | None, *, ours: str | None = OURS, controller: bool = True, there: bool | None = True) -> Finding:
     """What is said of this script beside slurm.conf."""
     where = "/etc/slurm/job_submit.lua", f"{ROOT}/job_submit.lua"
-    return judge_site.job_submit(where[0], text, ours, where[1], controller=controller, there=there)
+    return judge_site.job_submit(where[0], text, ours, where[1], INSTALL, controller=controller, there=there)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_exit_code(verdicts: tuple[str, ...], code: int) -> None:
 
 def test_files() -> None:
     """Each kind of difference is one finding, with the command that mends it."""
-    again = f"run: {RENDER}"
+    again = f"run: {INSTALL}"
     assert files(Differences()) == {}
     assert files(Differences(missing=("hooks/prolog",))) == {"files": ("wrong", again)}
     assert files(Differences(changed=("hooks/prolog",))) == {"files": ("wrong", again)}
@@ -51,7 +51,7 @@ def test_files() -> None:
 
 def test_files_are_named() -> None:
     """The first few, and how many more."""
-    found = judge_site.files(ROOT, Differences(changed=tuple("abcdefgh")), RENDER, site_file=True)[0]
+    found = judge_site.files(ROOT, Differences(changed=tuple("abcdefgh")), INSTALL, site_file=True)[0]
     assert found.message == f"below {ROOT}: a, b, c, d, e, f and 2 more other than this version renders"
 
 
@@ -66,17 +66,18 @@ def test_without_a_site_file_settings_cannot_be_judged() -> None:
 
 def test_job_submit() -> None:
     """Ours, or one of the site's own that holds our functions as they are and calls them."""
-    copy = f"run: cp {ROOT}/job_submit.lua /etc/slurm/job_submit.lua"
+    again = f"run: {INSTALL}"
     assert lua(OURS).verdict == "ok"
-    assert lua(OURS + "\n").remedy == copy
-    assert (lua(None, there=False).verdict, lua(None, there=False).remedy) == ("wrong", copy)
+    assert lua(OURS + "\n").remedy == again
+    assert (lua(None, there=False).verdict, lua(None, there=False).remedy) == ("wrong", again)
     assert lua(None, there=None).verdict == "cannot tell"
     assert lua(OURS, ours=None).verdict == "cannot tell"
     assert lua(None, controller=False).verdict == "cannot tell"
     assert lua(OWN).verdict == "ok"
     assert lua(OWN.replace("max_retries = 128", "max_retries = 3")).verdict == "wrong"
     assert lua(OWN.replace("#token > 200", "#token > 300")).verdict == "wrong"
-    assert lua("function slurm_job_submit() return slurm.SUCCESS end\n").verdict == "wrong"
+    own = lua("function slurm_job_submit() return slurm.SUCCESS end\n")
+    assert (own.verdict, own.remedy) == ("wrong", f"{again}; it has Slurm call the site's own first, then ours")
 
 
 def test_kill_switch() -> None:
@@ -150,7 +151,9 @@ def test_a_chain_of_scripts() -> None:
 
     def said(text: str) -> str:
         path = "/etc/slurm/job_submit.lua"
-        found = judge_site.job_submit(path, text, OURS, f"{ROOT}/job_submit.lua", controller=True, chained=chained)
+        found = judge_site.job_submit(
+            path, text, OURS, f"{ROOT}/job_submit.lua", INSTALL, controller=True, chained=chained
+        )
         return found.verdict
 
     assert [said(text) for text in (chained, OURS, f"{chained}-- mine", OWN)] == ["ok", "wrong", "wrong", "ok"]

@@ -95,7 +95,7 @@ def test_the_real_interpreter_fails(tmp_path: Path) -> None:
     (tmp_path / "site" / "compiled.json").write_text('{"v": 2}')
     result = run(tmp_path / "site/hooks/prolog", {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": ASKS}, tmp_path)
     assert result.returncode == 0
-    assert "compiled.json: not a version 1 file; run `slurm-plugin site render` again" in result.stderr
+    assert "compiled.json: not a version 1 file; run: slurm-plugin site install --apply" in result.stderr
     assert result.stderr.splitlines()[-1].endswith("prolog hook itself failed (exit 1) on job 7; nothing was drained")
 
 

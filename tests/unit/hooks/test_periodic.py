@@ -169,7 +169,7 @@ def test_a_stale_compile(machine: Machine, tmp_path: Path, monkeypatch: pytest.M
     assert said == []
     path.write_text("max_retries: 2")
     machine.look(FINE)
-    assert said == [f"{path} was changed after `slurm-plugin site render`; run it again"]
+    assert said == [f"{path} was changed since it was deployed; run: slurm-plugin site install --apply"]
 
 
 def test_a_state_directory_that_is_not_roots(machine: Machine, tmp_path: Path) -> None:
