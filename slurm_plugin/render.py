@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -125,11 +125,19 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
 
 
 def _environment(spec: Spec, site: Site) -> Iterator[str]:
-    """What `job supervise` fetches before each attempt: variables of files, which those of `env` win over, and data."""
+    """What `job supervise` runs or fetches round each attempt: variables of files, hooks, data."""
     yield from (f"--env-file={path}" for path in env_files(spec, site))
     if spec.env_file and spec.env:
         yield f"--own-env={','.join(spec.env)}"
+    yield from (f"--before={path}" for path in hooks(spec, site, "before"))
+    yield from (f"--after={path}" for path in hooks(spec, site, "after"))
+    yield from ("--no-found-hooks",) if spec.hooks.found == "no" else ()
     yield from (f"--stage-in={name}:{source}" for name, source in staged(spec, site))
+
+
+def hooks(spec: Spec, site: Site, when: Literal["before", "after"]) -> tuple[str, ...]:
+    """The files of `hooks`, absolute."""
+    return tuple(_absolute(working_directory(spec, site), path) for path in getattr(spec.hooks, when))
 
 
 def staged(spec: Spec, site: Site) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,6 @@ from msgspec import Struct
 from slurm_plugin import envfile, render, token
 from slurm_plugin import own_command as ours
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.job import stage_in
 from slurm_plugin.policy import facts, judge, language
 from slurm_plugin.sitefile import SubmitConfig
 from slurm_plugin.slurm import Slurm, SlurmError
@@ -105,15 +104,24 @@ def check_directories(spec: Spec, site: render.Site) -> None:
 
 
 def check_files(spec: Spec, site: render.Site) -> None:
-    """Raise UsageError where the job would end at a file of `env_file`, as far as it can be seen from here."""
+    """Raise UsageError for a file of `env_file` or `hooks` at which the job would end, if that can be seen."""
     for path in render.env_files(spec, site):
         if os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120 - else it is one of the nodes' own
             envfile.read(path)
+    if spec.hooks.before or spec.hooks.after:
+        from slurm_plugin.job import prestart  # noqa: PLC0415 - 10 ms
+    for path in (*render.hooks(spec, site, "before"), *render.hooks(spec, site, "after")):
+        if os.path.isdir(os.path.dirname(path)) and (why := prestart.refused(path)):  # noqa: PTH112, PTH120
+            raise UsageError(why)
 
 
 def check_data(spec: Spec, site: render.Site, config: SubmitConfig) -> None:
     """Raise UsageError where the data of `stage_in` has no place on this site, or is not there, if that can be seen."""
-    if spec.stage_in and not config.stage_in.directory:
+    if not spec.stage_in:
+        return
+    from slurm_plugin.job import stage_in  # noqa: PLC0415 - 3 ms
+
+    if not config.stage_in.directory:
         raise UsageError(stage_in.NO_PLACE)
     for name, path in render.staged(spec, site):
         if os.path.isdir(os.path.dirname(path)) and not os.path.exists(path):  # noqa: PTH110, PTH112, PTH120

@@ -66,6 +66,8 @@ KEYS = {
     "modules in a list": lambda text: {"modules": ["gcc", text]},
     "stage_in.from": lambda text: {"stage_in": [{"from": text, "to": "a"}]},
     "stage_in.to": lambda text: {"stage_in": [{"from": "a", "to": text}]},
+    "hooks.before": lambda text: {"hooks": {"before": f"{text}.sh"}},
+    "hooks.after": lambda text: {"hooks": {"after": ["a.py", f"{text}.py"]}},
     "a name in env": lambda text: {"env": {text: "1"}},
     "a flag's name": lambda text: {"sbatch": {text: "1"}},
     "a flag": lambda text: {"sbatch": {"wckey": text}},

@@ -39,7 +39,14 @@ def main(args: list[str]) -> int:
         if options.verb == "prestart":
             from slurm_plugin.job import prestart  # noqa: PLC0415
 
-            request = prestart.Request(options.run_directory, options.directory, options.python, tuple(options.files))
+            request = prestart.Request(
+                options.run_directory,
+                options.directory,
+                options.python,
+                tuple(options.files),
+                after=options.after,
+                changed=options.changed,
+            )
             if code := prestart.run(request, os.environ):
                 time.sleep(HEARD_S)
             return code
@@ -85,9 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--any-of", action="store_true", help="one of several jobs, of which one is to run")
     supervise.add_argument("--infiniband", choices=("auto", "yes", "no"), default="auto")
     supervise.add_argument("--checkpoint", default="", help="the program's checkpoint directory")
-    supervise.add_argument("--env-file", action="append", default=[], metavar="FILE", help="variables of the command")
-    supervise.add_argument("--own-env", default="", metavar="NAMES", help="variables that no such file changes")
-    supervise.add_argument("--stage-in", action="append", default=[], metavar="TO:FROM", help="data on every node")
+    _files(supervise)
     supervise.add_argument("--hold", type=int, default=0, metavar="S", help="keep the nodes so long after a failure")
     supervise.add_argument("--prechecks", default="", help="checks that this job asks for besides the site's: fabric")
     supervise.add_argument("--ps", type=int, default=0, help="mode tensorflow: parameter servers")
@@ -105,10 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     guard.add_argument("--cluster", default="", help="its name, where it is known")
     guard.add_argument("--lost", type=float, required=True, help="seconds of silence after which a node is lost")
     guard.add_argument("--no-kill", action="store_true", help="the job outlives its first node")
-    prestart = verbs.add_parser("prestart", help="run on every node by supervise: the hooks beside the program")
+    prestart = verbs.add_parser("prestart", help="run on every node by supervise: hooks before or after the program")
     prestart.add_argument("--run-directory", required=True)
     prestart.add_argument("--directory", required=True, help="the run's directory in it, by name")
     prestart.add_argument("--python", default="python3", help="what runs a .py")
+    prestart.add_argument("--after", action="store_true", help="the program has ended: each is run, whatever it says")
+    prestart.add_argument("--changed", action="store_true", help="hooks before it may have changed the environment")
     prestart.add_argument("files", nargs="+", metavar="FILE", help="after --: the hooks, in order")
     stage_in = verbs.add_parser("stage-in", help="run on every node by supervise: copies data to the node's own disk")
     stage_in.add_argument("--directory", required=True, help="the site's, for copies")
@@ -119,3 +126,13 @@ def _parser() -> argparse.ArgumentParser:
     enter.add_argument("--directory", required=True, help="the job's own")
     enter.add_argument("--worker", type=int, required=True, metavar="N", help="which of its nodes, from 0")
     return parser
+
+
+def _files(supervise: argparse.ArgumentParser) -> None:
+    """What a spec names besides the command: files that are read, run or copied round it."""
+    supervise.add_argument("--env-file", action="append", default=[], metavar="FILE", help="variables of the command")
+    supervise.add_argument("--own-env", default="", metavar="NAMES", help="variables that no such file changes")
+    supervise.add_argument("--before", action="append", default=[], metavar="FILE", help="a hook before the command")
+    supervise.add_argument("--after", action="append", default=[], metavar="FILE", help="a hook after it")
+    supervise.add_argument("--no-found-hooks", dest="found_hooks", action="store_false", help="none beside the program")
+    supervise.add_argument("--stage-in", action="append", default=[], metavar="TO:FROM", help="data on every node")

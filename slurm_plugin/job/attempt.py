@@ -10,7 +10,7 @@ from hostfiles import nodelist
 from slurm_plugin import envfile
 from slurm_plugin.decide import BAD, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
 from slurm_plugin.errors import UsageError
-from slurm_plugin.job import barrier, controller, itself, part, progress, saved, stage_in
+from slurm_plugin.job import barrier, controller, itself, part, prestart, progress, saved, stage_in
 from slurm_plugin.job.guards import Guards
 from slurm_plugin.job.launch import as_a_shell
 from slurm_plugin.job.log import say
@@ -24,6 +24,7 @@ from slurm_plugin.slurm import SlurmError
 ENDED_BY_SLURM: Final = 143  # 128 + SIGTERM
 TERM_S: Final = 2.0  # from SIGTERM to SIGKILL, for a program whose nodes are lost or which hangs
 DUMP_S: Final = 3.0
+AFTER_S: Final = 600.0  # for the hooks after the program: its nodes wait for them
 # Modes whose launcher starts its daemons by an srun of its own. What is left of the step before may hold its nodes and
 # memory for a while; variables say that to that srun, and would say it to a user's own, which are to share nothing.
 LAUNCHERS: Final = ("openmpi", "mpich", "intelmpi", "horovod")
@@ -62,6 +63,8 @@ class Attempts:
             self.environ = envfile.over(self.outside, self.options.env_file, self.options.own_env.split(","))
         except UsageError as error:
             return Action("fail", 1, error.one_line)
+        if why := next(filter(None, map(prestart.refused, (*self.options.before, *self.options.after))), ""):
+            return Action("fail", 1, " ".join(why.split()))
         if self.options.stage_in and not self.site.get("stage_in", {}).get("directory"):
             return Action("fail", 1, stage_in.NO_PLACE)
         checks = run.attempt == self.first  # later ones have just been looked at
@@ -207,7 +210,21 @@ class Attempts:
             say(f"launch: {launch.shown}")
         look = watcher.look if watcher else None
         code = self.launcher.run(launch.argv, environ, say, look=look)
-        return "program", kept.ended(as_a_shell(code, preparation.words[0], environ))
+        code = kept.ended(as_a_shell(code, preparation.words[0], environ))
+        if preparation.hooks_after and not self.launcher.told_to_end and not (watcher and watcher.found):
+            self._after(code, preparation.environment(reason, launched=False))
+        return "program", code
+
+    def _after(self, code: int, environ: Mapping[str, str]) -> None:
+        """The hooks after a program that ended by itself; nothing of theirs changes how it did."""
+        launcher, until, memory = self.launcher, time.monotonic() + AFTER_S, self.launcher.out_of_memory
+        step = self.preparation.hook_step(itself.command(), after=True)
+        given = {**environ, "SLURM_PLUGIN_EXIT_CODE": str(code)}
+        launcher.run(step, given, say, checkpoints=False, look=lambda: launcher.told_to_end or time.monotonic() > until)
+        if time.monotonic() > until:
+            say(f"the hooks after the program are ended after {AFTER_S:.0f} s")
+            launcher.stop(TERM_S)
+        launcher.out_of_memory = memory
 
     def by_hand(self, reason: str) -> tuple[Phase, int]:
         """The hooks and the program once more on the same nodes, as somebody wishes who looks at them himself."""

@@ -52,7 +52,9 @@ class Preparation:
         self.words: tuple[str, ...] = tuple(options.command)
         self.directory = files.directory(Path.cwd(), run.job_id)
         self.node_directory = node_directory.name(run.job_id, run.restart)
-        self.hooks = () if options.script else prestart.beside(self.words, Path.cwd())
+        found = prestart.beside(self.words, Path.cwd()) if options.found_hooks and not options.script else ()
+        self.hooks = (*found, *map(Path, options.before))
+        self.hooks_after = tuple(map(Path, options.after))
         self.place = self._place(Options(*(getattr(options, name) for name in Options._fields)))
         self.own_step = self._own_step()
         self.task_script = self.mode.task_script(self.place) if self.own_step else None
@@ -140,11 +142,17 @@ class Preparation:
             give_up=give_up,
         )
 
-    def hook_step(self, command: Sequence[str]) -> tuple[str, ...]:
-        """The words that run the hooks once on each node; `command` is `slurm-plugin` there."""
-        python = prestart.python_of(self.words)
-        request = prestart.Request(self.site["run_directory"], self.node_directory, python, tuple(map(str, self.hooks)))
-        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=True))
+    def hook_step(self, command: Sequence[str], *, after: bool = False) -> tuple[str, ...]:
+        """The words that run the hooks before or after the program on each node; `command` is `slurm-plugin` there."""
+        request = prestart.Request(
+            self.site["run_directory"],
+            self.node_directory,
+            prestart.python_of(self.words),
+            tuple(map(str, self.hooks_after if after else self.hooks)),
+            after=after,
+            changed=after and bool(self.hooks),
+        )
+        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=not after))
 
     @property
     def data(self) -> stage_in.Request | None:

@@ -1,4 +1,4 @@
-"""Hooks beside the program: `startup-hook.sh`, `ma-pre-start.sh` and `ma-pre-start.py`, once per node, before it.
+"""Hooks, once per node: those beside the program (`startup-hook.sh` …), and those that the job names.
 
 `beside` finds them on the first node; `Request.words` is what runs on every node, and `run` does it there, as the
 job's user. What they change in their environment goes into the TaskProlog's file of that node, and as JSON beside it.
@@ -67,11 +67,14 @@ class Request:
     directory: str  # the run's directory on each node, by name
     python: str  # runs the .py: a path, or a name on PATH
     files: tuple[str, ...]  # absolute
+    after: bool = False  # whether the program has ended
+    changed: bool = False  # whether hooks before it may have changed the environment
 
     def words(self) -> tuple[str, ...]:
         """The arguments of `slurm-plugin` that run it on a node."""
         where = ("--run-directory", self.run_directory, "--directory", self.directory, "--python", self.python)
-        return ("job", "prestart", *where, "--", *self.files)
+        flags = [f"--{name}" for name in ("after", "changed") if getattr(self, name)]
+        return ("job", "prestart", *where, *flags, "--", *self.files)
 
 
 def beside(words: Sequence[str], workdir: Path, say: Callable[[str], None] = say) -> tuple[Path, ...]:
@@ -92,6 +95,21 @@ def beside(words: Sequence[str], workdir: Path, say: Callable[[str], None] = say
         else:
             say(f"{str(path)!a} is not run: it is not the user's own, or all may write to it; see: ls -l")
     return tuple(found)
+
+
+def refused(path: str) -> str:
+    """Why a hook that a job names is not run; empty for one that may be, or that this machine cannot see."""
+    try:
+        facts = os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        return f"hooks: found no {path!a}\n  give a file that the job's nodes can read"
+    except OSError:
+        return ""
+    if not stat.S_ISREG(facts.st_mode):
+        return f"hooks: {path!a} is no file; accepted: a .sh or a .py"
+    if facts.st_mode & stat.S_IWOTH:
+        return f"hooks: {path!a} is not run: all users may write to it\n  run: chmod o-w {path!a}"
+    return ""
 
 
 def _is_file(path: Path) -> bool:
@@ -127,6 +145,8 @@ def run(request: Request, environ: Mapping[str, str]) -> int:
     node = environ.get("SLURMD_NODENAME") or os.uname().nodename
     place = taskfile.folder(request.run_directory, request.directory)
     bash = shutil.which("bash", path=environ.get("PATH")) or "/bin/bash"
+    if request.after:
+        return _after(request, environ, node, bash)
     now = dict(environ)
     with tempfile.TemporaryDirectory(prefix=".hooks-", dir=place) as scratch:
         before, after = (f"{scratch}/{name}" for name in ("before", "after"))
@@ -141,6 +161,19 @@ def run(request: Request, environ: Mapping[str, str]) -> int:
                 return code
             now = changes.apply(now, found)
     hand_on(place, changes.changes(environ, now))
+    return 0
+
+
+def _after(request: Request, environ: Mapping[str, str], node: str, bash: str) -> int:
+    """Run them all: what one says changes neither the others nor how the job has ended. Raises OSError."""
+    if request.changed:
+        environ = changes.apply(environ, read(request.run_directory, request.directory))
+    for file in request.files:
+        who = f"{node} {PurePosixPath(file).name}"
+        say(f"{who}: started")
+        start = time.monotonic()
+        code, why = _end(file, [request.python if file.endswith(".py") else bash, file], environ)
+        say(f"{who}: failed: {why}" if code else f"{who}: ok ({time.monotonic() - start:.1f} s)")
     return 0
 
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from slurm_plugin.spec.kinds import Count, FilePath, MailTypes, Messages, Name, Retries, Word, YesNo
+from slurm_plugin.spec.kinds import Count, FilePath, FilePaths, MailTypes, Messages, Name, Retries, Word, YesNo
 
 ANNOTATED_RETRIES: Final = "fault-tolerance/job-retry-num"
 ANNOTATED_UNCONDITIONAL: Final = "fault-tolerance/job-unconditional-retry"
@@ -49,6 +49,14 @@ class StageIn(Part, frozen=True, rename={"source": "from"}):
     def name(self) -> str:
         """Its name in SLURM_PLUGIN_DATA."""
         return self.to or PurePosixPath(self.source).name
+
+
+class Hooks(Part, frozen=True):
+    """Files that are run once on each node, besides those that stand beside the program."""
+
+    before: FilePaths = ()
+    after: FilePaths = ()
+    found: YesNo = "yes"
 
 
 class Mail(Part, frozen=True, kw_only=True):

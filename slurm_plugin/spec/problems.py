@@ -20,6 +20,7 @@ USR1: Final = "SIGUSR1"  # with which a program is told to save
 TORCH_SIGNALS: Final = "PET_SIGNALS_TO_HANDLE"  # torch.distributed.run's option --signals-to-handle, as a variable
 
 _DATA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)  # as kinds.Name
+_HOOKS: Final = (".sh", ".py")
 _TASKS_OWN = re.compile(r"%[0-9]*[aj]")
 
 
@@ -48,7 +49,7 @@ def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | Non
     yield from _recovery_problems(spec)
     yield from _resource_problems(spec)
     yield from passed.problems(spec.sbatch, known)
-    yield from _data_problems(spec)
+    yield from _file_problems(spec)
     for name, value in spec.env.items():
         if text := envfile.wrong(name, value):
             yield Problem(("env", name), text)
@@ -85,8 +86,13 @@ def _resource_problems(spec: Spec) -> Iterator[Problem]:
         yield Problem(("output",), f"{text} has a log of its own")
 
 
-def _data_problems(spec: Spec) -> Iterator[Problem]:
-    """Names in SLURM_PLUGIN_DATA: each is a name, and there once."""
+def _file_problems(spec: Spec) -> Iterator[Problem]:
+    """Names in SLURM_PLUGIN_DATA: each is a name, and there once. Hooks: each says what runs it."""
+    for key in ("before", "after"):
+        for file in getattr(spec.hooks, key):
+            if not file.endswith(_HOOKS):
+                text = f"found {yamltext.found(file)}; accepted: a .sh, which bash runs, or a .py"
+                yield Problem(("hooks", key), text)
     names = [each.name for each in spec.stage_in]
     for index, each in enumerate(spec.stage_in):
         if not _DATA_NAME.fullmatch(each.name):

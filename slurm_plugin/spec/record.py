@@ -34,7 +34,7 @@ from slurm_plugin.spec.kinds import (
     Words,
     YesNo,
 )
-from slurm_plugin.spec.parts import Accelerators, Ascend, Mail, Metadata, Part, StageIn, TensorFlow
+from slurm_plugin.spec.parts import Accelerators, Ascend, Hooks, Mail, Metadata, Part, StageIn, TensorFlow
 
 ARRAY_OUTPUT: Final = "%x-%A_%a.out"  # in place of the default where there are many tasks
 Flags: TypeAlias = Annotated[
@@ -80,6 +80,7 @@ class Spec(Part, frozen=True, kw_only=True):
     env_file: FilePaths = ()
     modules: Modules = ()
     stage_in: tuple[StageIn, ...] = ()
+    hooks: Hooks = Hooks()
     workdir: Directory | None = None
     output: FilePath = "%x-%j.out"
     checkpoint: FilePath | None = None

@@ -46,6 +46,7 @@ MEANS: Final[Mapping[str, str]] = {
     "env_file": "Files with more of them, which stay out of the script",
     "modules": "Modules that are loaded before the command",
     "stage_in": "Data that each node copies to its own disk before the command",
+    "hooks": "Files that are run once on each node, before the command or after it",
     "workdir": "The job's directory",
     "output": "The log, with sbatch's patterns",
     "checkpoint": "Where the program keeps its checkpoints",

@@ -80,3 +80,17 @@ def test_data_is_on_every_nodes_own_disk(cluster: Sandbox) -> None:
     ago = f"find /scratch/{ALICE_UID} -name used -exec touch -d @1 {{}} +; exec /etc/slurm/slurm_plugin/hooks/periodic"
     cluster.run(["env", "SLURMD_NODENAME=n1", "sh", "-c", ago], "root", "n1")
     assert cluster.run(["ls", f"/scratch/{ALICE_UID}"], "root", "n1").stdout == ""
+
+
+def test_hooks_that_the_job_names(cluster: Sandbox) -> None:
+    """Once on each node, before the program and after it, with how it ended; the one beside it is left out."""
+    directory = workdir(cluster, "keys-hooks")
+    put(directory / "startup-hook.sh", "echo found\n")
+    put(directory / "before.sh", "export WHERE=$SLURMD_NODENAME\n")
+    put(directory / "after.sh", 'echo "after $WHERE $SLURM_PLUGIN_EXIT_CODE"; exit 9\n')
+    spec = {"accelerators": {"gpu": 0}, "launch": "task", "command": bash('echo "in $WHERE"; exit 5')}
+    hooks = {"before": "before.sh", "after": ["after.sh"], "found": "no"}
+    job = submit(cluster, "keys-hooks", made=True, hooks=hooks, **spec)
+    assert (job.end(), job.exit_code) == ("FAILED", "5:0"), job.log
+    assert {"in n1", "in n2", "after n1 5", "after n2 5"} <= set(job.log.splitlines()), job.log
+    assert "found" not in job.log.splitlines()

@@ -25,6 +25,6 @@ cd '/home/ada/runs/my runs/no #1'
 # The command names no launcher: torch.distributed.run starts it, once a node, 8 rank(s) each.
 #   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=pytorch --hold=14400 '--env-file=/home/ada/runs/my runs/no #1/keys.env' '--env-file=/etc/it'"'"'s' --own-env=NCCL_DEBUG,GREETING '--stage-in=set:/shared/data set' '--stage-in=images:/home/ada/runs/my runs/no #1/images' --retries=3 --slots=8 --infiniband=yes \
+exec "$slurm_plugin" job supervise --mode=pytorch --hold=14400 '--env-file=/home/ada/runs/my runs/no #1/keys.env' '--env-file=/etc/it'"'"'s' --own-env=NCCL_DEBUG,GREETING '--before=/home/ada/runs/my runs/no #1/setup.sh' --after=/opt/tidy.py --no-found-hooks '--stage-in=set:/shared/data set' '--stage-in=images:/home/ada/runs/my runs/no #1/images' --retries=3 --slots=8 --infiniband=yes \
     --checkpoint=/scratch/ada/checkpoints \
     -- /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'

@@ -35,6 +35,7 @@ workdir: 'my runs/no #1'
 time: 2d
 output: logs/%x-%j.out
 checkpoint: /scratch/ada/checkpoints/
+hooks: {before: setup.sh, after: [/opt/tidy.py], found: no}
 stage_in: [{from: "/shared/data set", to: set}, {from: images}]
 retries: 3
 hold_on_failure: 4h
@@ -126,6 +127,7 @@ def test_every_word_reaches_supervise_as_it_was_written(tmp_path: Path) -> None:
         "it's $HOME, `date`\nand a second line\n#SBATCH --comment=x",
         *("job", "supervise", "--mode=pytorch", "--hold=14400"),
         *(f"--env-file={workdir}/keys.env", "--env-file=/etc/it's", "--own-env=NCCL_DEBUG,GREETING"),
+        *(f"--before={workdir}/setup.sh", "--after=/opt/tidy.py", "--no-found-hooks"),
         *("--stage-in=set:/shared/data set", f"--stage-in=images:{workdir}/images"),
         *("--retries=3", "--slots=8", "--infiniband=yes"),
         *("--checkpoint=/scratch/ada/checkpoints", "--"),

@@ -12,7 +12,7 @@ from slurm_plugin.yamltext import MAX_BYTES
 KEYS = (
     "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
     " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command, env,"
-    " env_file, modules, stage_in, workdir, output, checkpoint, retries, queue_timeout, unconditional, spares,"
+    " env_file, modules, stage_in, hooks, workdir, output, checkpoint, retries, queue_timeout, unconditional, spares,"
     " min_nodes, grace, hang_timeout, hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata,"
     " any_of"
 )
@@ -166,6 +166,8 @@ ONE_PROBLEM = {
     "stage_in: /a": f"line 4: stage_in: found '/a'; accepted: a list of {{from: {PATH_RULE}, to: a name of up to 64"
     " letters, digits, `.`, `_` and `-`, the first a letter or digit}",
     "stage_in: [{to: x}]": f"line 4: stage_in.0.from: missing; accepted: {PATH_RULE}",
+    "hooks: {before: [a.sh, b]}": "line 4: hooks.before: found 'b'; accepted: a .sh, which bash runs, or a .py",
+    "hooks: {found: maybe}": "line 4: hooks.found: found 'maybe'; accepted: yes, no",
     "<<: {a: b}": f"line 4: <<: unknown key; accepted: {KEYS}",
 }
 

@@ -130,6 +130,19 @@ def test_a_file_with_variables_is_read_before_it_is_submitted(tmp_path: Path) ->
     submit.check_files(wanted, site)
 
 
+def test_a_hook_that_is_named_is_looked_for_before_it_is_submitted(tmp_path: Path) -> None:
+    """Where its directory can be seen here; one that all may write to is nobody's to run."""
+    site = Site(str(tmp_path), "/bin/slurm-plugin")
+    wanted = load(SMALL + b"hooks: {before: [/of/the/nodes/only.sh], after: a.py}\n", "a")
+    with pytest.raises(UsageError, match=f"hooks: found no '{tmp_path}/a.py'"):
+        submit.check_files(wanted, site)
+    (tmp_path / "a.py").touch(0o600)
+    submit.check_files(wanted, site)
+    (tmp_path / "a.py").chmod(0o602)
+    with pytest.raises(UsageError, match=f"hooks: '{tmp_path}/a.py' is not run: all users may write to it"):
+        submit.check_files(wanted, site)
+
+
 def test_data_is_looked_for_before_it_is_submitted(tmp_path: Path) -> None:
     """Where its directory can be seen here; and a site without a place for copies says so."""
     site, config = Site(str(tmp_path), "/bin/slurm-plugin"), SiteConfig(stage_in=StageIn("/local"))

@@ -31,9 +31,9 @@ class Node:
         (self.workdir / name).write_text(text)
         self.files.append(str(self.workdir / name))
 
-    def __call__(self, **environ: str) -> tuple[int, list[str]]:
+    def __call__(self, *, after: bool = False, changed: bool = False, **environ: str) -> tuple[int, list[str]]:
         """Run them as a step's task does; the exit code, and what came out, times left out."""
-        request = Request(self.run_directory, "7.0.0", self.python, tuple(self.files))
+        request = Request(self.run_directory, "7.0.0", self.python, tuple(self.files), after=after, changed=changed)
         given = {"PATH": "/usr/bin:/bin", "SLURMD_NODENAME": "n2", **environ}
         starter = (
             f"import sys; sys.path.insert(0, {str(ROOT)!r}); from slurm_plugin.__main__ import main; sys.exit(main())"

@@ -57,6 +57,22 @@ def test_hook_step(place: Path, prepare: Prepare) -> None:
     )
 
 
+def test_hooks_that_the_job_names(place: Path, prepare: Prepare) -> None:
+    """Behind those beside the program, which may be left out; those after it have a step of their own."""
+    (place / "startup-hook.sh").touch()
+    words = "--mode=script --slots=1 --before=/h/a.sh --before=/h/b.py --after=/h/c.sh"
+    one = prepare(f"{words} -- x")
+    step = one.hook_step(["s"])
+    assert step[step.index("python3") :] == ("python3", "--", f"{place}/startup-hook.sh", "/h/a.sh", "/h/b.py")
+    after = one.hook_step(["s"], after=True)
+    assert after[after.index("python3") :] == ("python3", "--after", "--changed", "--", "/h/c.sh")
+    assert "--kill-on-bad-exit=0" in after
+    alone = prepare(f"{words} --no-found-hooks -- x")
+    assert [str(path) for path in alone.hooks] == ["/h/a.sh", "/h/b.py"]
+    none = prepare("--mode=script --slots=1 --after=/h/c.sh --no-found-hooks -- x").hook_step(["s"], after=True)
+    assert none[none.index("python3") :] == ("python3", "--after", "--", "/h/c.sh")
+
+
 @pytest.mark.parametrize("uid", [0, 20001])
 def test_the_launch(prepare: Prepare, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
     """As many processes as the nodes have slots; root's mpirun is told that it is root's."""

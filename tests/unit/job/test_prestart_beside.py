@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.job.prestart import NAMES, beside, python_of
+from slurm_plugin.job.prestart import NAMES, beside, python_of, refused
 
 
 def put(folder: Path, *names: str) -> tuple[Path, ...]:
@@ -102,3 +102,13 @@ def test_what_only_looks_like_an_interpreter(tmp_path: Path, monkeypatch: pytest
     assert python_of(["env", word, "./train"]) == "python3"
     assert python_of(["env", word, "/opt/bin/python3.11", "x.py"]) == "/opt/bin/python3.11"
     assert python_of(["python", "x.py"]) == "python"  # found on PATH, whatever has the name here
+
+
+def test_a_hook_that_a_job_names(tmp_path: Path) -> None:
+    """Is a file that not all may write to; where it cannot be seen, its node says so."""
+    (hook,) = put(tmp_path, "a.sh")
+    assert refused(str(hook)) == ""
+    hook.chmod(0o646)
+    assert refused(str(hook)) == f"hooks: '{hook}' is not run: all users may write to it\n  run: chmod o-w '{hook}'"
+    assert refused(str(tmp_path)) == f"hooks: '{tmp_path}' is no file; accepted: a .sh or a .py"
+    assert refused(f"{tmp_path}/none.sh").startswith(f"hooks: found no '{tmp_path}/none.sh'")

@@ -147,3 +147,20 @@ def test_no_place_on_the_node(node: Node) -> None:
             prestart.run(Request(node.run_directory, directory, "python3", ()), {})
     finally:
         spare.rmdir()
+
+
+def test_hooks_after_the_program(node: Node) -> None:
+    """Each is run, with what the hooks before it have changed; none of them changes how the job has ended."""
+    node.hook(SH, "export A=of-before\n")
+    assert node()[0] == 0
+    node.files.clear()
+    node.hook("one.sh", 'echo "$A $SLURM_PLUGIN_EXIT_CODE"; exit 3\n')
+    node.hook("two.py", "import os; print(os.environ.get('A'), os.environ['SLURM_PLUGIN_EXIT_CODE'])\n")
+    said = [
+        *("[slurm_plugin] n2 one.sh: started", "of-before 5", "[slurm_plugin] n2 one.sh: failed: exit code 3"),
+        *("[slurm_plugin] n2 two.py: started", "of-before 5", "[slurm_plugin] n2 two.py: ok"),
+    ]
+    assert node(after=True, changed=True, SLURM_PLUGIN_EXIT_CODE="5") == (0, said)
+    kept = sorted(path.name for path in node.place.iterdir())
+    assert node(after=True, A="own", SLURM_PLUGIN_EXIT_CODE="0")[1][1] == "own 0"  # without a hook before it
+    assert sorted(path.name for path in node.place.iterdir()) == kept

@@ -154,6 +154,30 @@ def test_a_file_with_variables_that_cannot_be_read_ends_the_job(srun: Path) -> N
     assert not (srun / "work/ran").exists()
 
 
+def test_a_hook_that_all_may_write_to_ends_the_job(srun: Path) -> None:
+    """In words, before anything of it runs."""
+    (srun / "work/a.sh").touch()
+    (srun / "work/a.sh").chmod(0o666)
+    words = ("--mode=single", f"--after={srun}/work/a.sh", "--", "sh", "-c", ": >ran")
+    found = attempted(srun, FakeSlurm(RUNNING), *words)
+    assert (found.kind, found.code) == ("fail", 1)
+    assert found.reason.startswith(f"hooks: '{srun}/work/a.sh' is not run: all users may write to it run: chmod o-w ")
+    assert not (srun / "work/ran").exists()
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_hooks_after_the_program_know_how_it_ended(srun: Path, code: int) -> None:
+    """And have no say in it."""
+    (srun / "work/a.sh").write_text('echo "$SLURM_PLUGIN_EXIT_CODE" >told\nexit 7\n')
+    hook = '*" job prestart "*) while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;;\n'
+    (srun / "srun").write_text((srun / "srun").read_text().replace('*) echo "$*"', f'{hook}*) echo "$*"'))
+    words = ("--mode=single", f"--after={srun}/work/a.sh", "--", "sh", "-c", f"exit {code}")
+    environ = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    found = attempted(srun, FakeSlurm(RUNNING), *words, environ=environ)
+    assert (found.kind, found.code) == (("fail", 3) if code else ("finish", 0))
+    assert (srun / "work/told").read_text() == f"{code}\n"
+
+
 def test_data_without_a_place_ends_the_job(srun: Path) -> None:
     """In words, where the settings of the nodes name none."""
     found = attempted(srun, FakeSlurm(RUNNING), "--mode=single", "--stage-in=a:/a", "--", "sh", "-c", ": >ran")

@@ -109,6 +109,7 @@ ACCEPTED: list[dict[str, Any]] = [
     {"array": "0-31%4"},
     {"env_file": "a.env"},
     {"modules": "gcc/12,cuda"},
+    {"hooks": {"before": "a.sh", "after": ["b.py"], "found": "no"}},
     {"stage_in": [{"from": "/a/b"}, {"from": "c", "to": "d"}]},
     {"modules": ["gcc/12", "cuda@11+x=1"]},
     {"env_file": ["a.env", "/b.env"]},
@@ -134,6 +135,7 @@ REFUSED: list[dict[str, Any]] = [
     {"command": []},
     {"env_file": ["~/x"]},
     {"modules": ["a b"]},
+    {"hooks": ["a.sh"]},
     {"stage_in": [{"to": "x"}]},
     {"stage_in": "/a"},
 ]
