@@ -16,7 +16,7 @@ from slurm_plugin.yamltext import Path
 
 # Of the flags that make a job recover, the key that asks for each.
 _FLAGS: Final[Mapping[str, Path]] = {
-    "open-mode": (),
+    "open-mode": ("open_mode",),
     "requeue": ("retries",),
     "no-requeue": ("retries",),
     "no-kill": ("spares",),
@@ -167,7 +167,11 @@ def _keyed(spec: Spec, workdir: str) -> Iterator[tuple[Path, str]]:
     if workdir:
         yield ("workdir",), directive("chdir", workdir)
     yield ("output",), directive("output", spec.output)
+    if spec.error:
+        yield ("error",), directive("error", spec.error)
     for name, value in asked.flags(spec):
+        if name == "open-mode":
+            value = spec.open_mode  # noqa: PLW2901
         yield _FLAGS[name], directive(name, value) if value else f"--{name}"
     yield ("retries",), directive("comment", passed.comment(spec.sbatch, str(asked.token(spec))))
 

@@ -95,10 +95,10 @@ def own_name() -> str:
 
 
 def check_directories(spec: Spec, site: render.Site) -> None:
-    """Raise UsageError where the job's directory or its log's is missing: Slurm would end the job without a word."""
+    """Raise UsageError where the job's directory or a log's is missing: Slurm would end the job without a word."""
     workdir = Path(render.working_directory(spec, site))
-    log = (workdir / spec.output).parent
-    for name, path in (("workdir", workdir), ("output", log)):
+    logs = [(key, (workdir / log).parent) for key, log in (("output", spec.output), ("error", spec.error)) if log]
+    for name, path in (("workdir", workdir), *logs):
         if "%" not in str(path) and not os.path.isdir(path):  # noqa: PTH112 - false for a name that is too long
             raise UsageError(f"{name}: found no directory {path}\n  make it with: mkdir -p {path}")
 

@@ -93,6 +93,7 @@ _PLAIN = (
         "grace",
     ),
     "env_file",
+    "error",
     "modules",
     *("hang_timeout", "hold_on_failure", "infiniband", "launch", "licenses", "memory", "nodelist", "nodes", "output"),
     *("partition", "qos", "queue_timeout", "reservation", "time", "workdir"),

@@ -21,7 +21,7 @@ MOST_COMMENT_BYTES: Final = token.MAX_COMMENT_BYTES - token.MAX_BYTES - 1
 
 # Flags that a key says -> the key.
 KEY_OF: Final[Mapping[str, str]] = {
-    **{key: key for key in ("account", "array", "begin", "constraint", "deadline", "dependency", "exclude")},
+    **{key: key for key in ("account", "array", "begin", "constraint", "deadline", "dependency", "error", "exclude")},
     **{key: key for key in ("exclusive", "licenses", "nice", "nodelist", "nodes", "output", "partition", "qos")},
     **{key: key for key in ("reservation", "time")},
     "chdir": "workdir",
@@ -38,6 +38,7 @@ KEY_OF: Final[Mapping[str, str]] = {
     "mem": "memory",
     "no-kill": "spares",
     "no-requeue": "retries",
+    "open-mode": "open_mode",
     "ntasks": "accelerators",
     "ntasks-per-gpu": "accelerators",
     "ntasks-per-node": "accelerators",
@@ -51,7 +52,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "autocomplete": "it asks about sbatch itself",
     "gid": "a job runs as the one who submits it",
     "help": "it asks about sbatch itself",
-    "open-mode": "a job that is restarted goes on in the same log",
     "parsable": "it is set; submit --json prints JSON",
     "quiet": "submit prints the job id alone",
     "test-only": "try: slurm-plugin render JOB.yaml | sbatch --test-only",

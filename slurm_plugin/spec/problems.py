@@ -81,9 +81,10 @@ def _resource_problems(spec: Spec) -> Iterator[Problem]:
             close = validate.nearest(word.strip(), map(str.lower, MAIL_TYPES))
             accepted = f"accepted: {', '.join(MAIL_TYPES)}{close}"
             yield Problem(("mail", "type"), f"found {yamltext.found(word)}; {accepted}")
-    if spec.array and not _TASKS_OWN.search(spec.output):
-        text = f"found {yamltext.found(spec.output)} for an array; accepted: a name with %a or %j in it, as each task"
-        yield Problem(("output",), f"{text} has a log of its own")
+    for key, log in (("output", spec.output), ("error", spec.error)):
+        if spec.array and log and not _TASKS_OWN.search(log):
+            text = f"found {yamltext.found(log)} for an array; accepted: a name with %a or %j in it, as each task"
+            yield Problem((key,), f"{text} has a log of its own")
 
 
 def _file_problems(spec: Spec) -> Iterator[Problem]:
@@ -107,6 +108,9 @@ def _recovery_problems(spec: Spec) -> Iterator[Problem]:
     if spec.min_nodes is not None and spec.min_nodes > spec.nodes:
         yield Problem(("min_nodes",), f"found {spec.min_nodes}; accepted: 1 to {spec.nodes}, the `nodes` of this job")
     retries = spec.metadata.annotations.retries or spec.retries
+    if retries and spec.open_mode == "truncate":
+        text = "found truncate with restarts, each of which would lose the log before it; accepted: append"
+        yield Problem(("open_mode",), text)
     if not retries:
         wanted = {"unconditional": spec.unconditionally, "spares": spec.spares, "hang_timeout": spec.hang_timeout}
         for key in (key for key, value in wanted.items() if value):

@@ -83,6 +83,8 @@ class Spec(Part, frozen=True, kw_only=True):
     hooks: Hooks = Hooks()
     workdir: Directory | None = None
     output: FilePath = "%x-%j.out"
+    error: FilePath | None = None
+    open_mode: Literal["append", "truncate"] = "append"
     checkpoint: FilePath | None = None
     retries: Retries = 0
     queue_timeout: str | None = None

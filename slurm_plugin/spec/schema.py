@@ -49,6 +49,8 @@ MEANS: Final[Mapping[str, str]] = {
     "hooks": "Files that are run once on each node, before the command or after it",
     "workdir": "The job's directory",
     "output": "The log, with sbatch's patterns",
+    "error": "Where stderr goes, apart from the log",
+    "open_mode": "What becomes of a log that is there already",
     "checkpoint": "Where the program keeps its checkpoints",
     "retries": "How often a fault may restart it",
     "queue_timeout": "How long it may wait after a fault: a time as in `time`; 0 or never for no end",

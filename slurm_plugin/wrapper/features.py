@@ -24,7 +24,7 @@ _NOT_FOR_SCRIPTS: Final = {
 _SBATCH_HAS: Final = {
     "name": "--job-name", "nodes": "--nodes", "accelerators": "--gres", "workdir": "--chdir", "time": "--time",
     "output": "--output", "partition": "--partition", "account": "--account", "env": "--export",
-    "env_file": "--export-file",
+    "env_file": "--export-file", "error": "--error", "open_mode": "--open-mode",
 }  # fmt: skip
 OF_A_SITE: Final = "sbatch"  # the key of the site file
 MOST_SPARES, MOST_NODES, LONGEST_PATH = 1024, 65536, 1024

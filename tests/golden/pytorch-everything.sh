@@ -6,6 +6,7 @@
 #SBATCH --time=2-00:00:00
 #SBATCH --chdir="/home/ada/runs/my runs/no #1"
 #SBATCH --output=logs/%x-%j.out
+#SBATCH --error=logs/%x-%j.err
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --comment="[sp1;retries=3;ib=yes]"

@@ -4,7 +4,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --chdir=/home/ada/runs
 #SBATCH --output=%x-%j.out
-#SBATCH --open-mode=append
+#SBATCH --open-mode=truncate
 #SBATCH --no-requeue
 #SBATCH --comment="[sp1;retries=0;ib=auto]"
 

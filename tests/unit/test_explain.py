@@ -59,7 +59,8 @@ def test_every_line_of_a_script() -> None:
     assert keys["#SBATCH --nodes=3"] == ("nodes",)
     assert keys["#SBATCH --signal=B:USR1@60"] == ("grace",)
     assert keys["export B='q r'"] == ("env", "B")
-    assert keys["set -euo pipefail"] == keys["#SBATCH --open-mode=append"] == ()
+    assert keys["set -euo pipefail"] == ()
+    assert keys["#SBATCH --open-mode=append"] == ("open_mode",)
     assert all(line.key for line in lines if line.text.startswith("#SBATCH") and "open-mode" not in line.text)
     assert {Path(line.template.rpartition(":")[0]).name for line in lines} == {"base.sh.j2"}
 

@@ -34,6 +34,7 @@ env_file: [keys.env, "/etc/it's"]
 workdir: 'my runs/no #1'
 time: 2d
 output: logs/%x-%j.out
+error: logs/%x-%j.err
 checkpoint: /scratch/ada/checkpoints/
 hooks: {before: setup.sh, after: [/opt/tidy.py], found: no}
 stage_in: [{from: "/shared/data set", to: set}, {from: images}]
@@ -46,7 +47,7 @@ SCRIPTS = {
     "pytorch-hello": ((ROOT / "examples/pytorch-hello.yaml").read_bytes(), HOME),
     "pytorch-everything": (EVERYTHING, HOME),
     "pytorch-task": (b"name: ranks\nmode: pytorch\nnodes: 2\ncommand: python train.py\nlaunch: task\n", HOME),
-    "single": (b"name: one\nmode: single\ncommand: ./a.out\n", HOME),
+    "single": (b"name: one\nmode: single\nopen_mode: truncate\ncommand: ./a.out\n", HOME),
     "mpich": (b"name: ring\nmode: mpich\nnodes: 2\nmodules: [gcc/12.2.0, mpich]\ncommand: ./a.out 3\n", HOME),
     "intelmpi": (b"name: ring\nmode: intelmpi\nnodes: 2\ncommand: ./a.out 3\n", HOME),
     "horovod": (b"name: hvd\nmode: horovod\nnodes: 2\naccelerators: {gpu: 4}\ncommand: python train.py\n", HOME),
@@ -195,6 +196,7 @@ def test_sbatch_reads_the_directives_as_they_were_meant(tmp_path: Path) -> None:
         "ntasks-per-node": "8",
         "open-mode": "a",
         "output": "/home/ada/runs/my runs/no #1/logs/%x-%j.out",
+        "error": "/home/ada/runs/my runs/no #1/logs/%x-%j.err",
         "requeue": "requeue",
         "time": "2-00:00:00",
         "verbose": "1",

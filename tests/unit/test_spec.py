@@ -11,10 +11,10 @@ from slurm_plugin.yamltext import MAX_BYTES
 
 KEYS = (
     "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
-    " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command, env,"
-    " env_file, modules, stage_in, hooks, workdir, output, checkpoint, retries, queue_timeout, unconditional, spares,"
-    " min_nodes, grace, hang_timeout, hold_on_failure, infiniband, launch, tensorflow, ascend, prechecks, metadata,"
-    " any_of"
+    " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command,"
+    " env, env_file, modules, stage_in, hooks, workdir, output, error, open_mode, checkpoint, retries,"
+    " queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout, hold_on_failure, infiniband, launch,"
+    " tensorflow, ascend, prechecks, metadata, any_of"
 )
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 
@@ -168,6 +168,10 @@ ONE_PROBLEM = {
     "stage_in: [{to: x}]": f"line 4: stage_in.0.from: missing; accepted: {PATH_RULE}",
     "hooks: {before: [a.sh, b]}": "line 4: hooks.before: found 'b'; accepted: a .sh, which bash runs, or a .py",
     "hooks: {found: maybe}": "line 4: hooks.found: found 'maybe'; accepted: yes, no",
+    "open_mode: truncate\nretries: 1": "line 4: open_mode: found truncate with restarts, each of which would lose the"
+    " log before it; accepted: append",
+    "error: a.err\narray: 0-3": "line 4: error: found 'a.err' for an array; accepted: a name with %a or %j in it, as"
+    " each task has a log of its own",
     "<<: {a: b}": f"line 4: <<: unknown key; accepted: {KEYS}",
 }
 

@@ -115,6 +115,8 @@ def test_a_missing_directory_is_told_before_slurm_ends_the_job_without_a_word(tm
         submit.check_directories(load(SMALL + b"workdir: runs\n", "a"), site)
     with pytest.raises(UsageError, match=f"output: found no directory {tmp_path}/logs"):
         submit.check_directories(load(SMALL + b"output: logs/x\n", "a"), site)
+    with pytest.raises(UsageError, match=f"error: found no directory {tmp_path}/errors"):
+        submit.check_directories(load(SMALL + b"error: errors/x\n", "a"), site)
 
 
 def test_a_file_with_variables_is_read_before_it_is_submitted(tmp_path: Path) -> None:

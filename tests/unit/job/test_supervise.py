@@ -175,7 +175,7 @@ def test_hooks_after_the_program_know_how_it_ended(srun: Path, code: int) -> Non
     environ = {"PYTHONPATH": str(Path(__file__).parents[3])}
     found = attempted(srun, FakeSlurm(RUNNING), *words, environ=environ)
     assert (found.kind, found.code) == (("fail", 3) if code else ("finish", 0))
-    assert (srun / "work/told").read_text() == f"{code}\n"
+    assert (srun / "told").read_text() == f"{code}\n"  # where this srun runs it
 
 
 def test_data_without_a_place_ends_the_job(srun: Path) -> None:

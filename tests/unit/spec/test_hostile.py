@@ -22,6 +22,7 @@ QUOTED = {
     *("hooks.before", "hooks.after", "workdir"),
 }
 ALLOWED = {
+    "error",
     *("account", "array", "begin", "constraint", "deadline", "dependency", "exclude", "exclusive", "gres", "licenses"),
     *("mail-type", "mail-user", "mem", "nodelist", "partition", "qos", "reservation", "signal", "time", "wckey"),
 }
@@ -77,7 +78,7 @@ def test_a_text_is_literal_or_refused(key: str) -> None:
             more = {each.partition("=")[0] for each in found} - {line.removeprefix("#SBATCH --") for line in HARMLESS}
             assert more <= ALLOWED, (what, found)
             assert not any("uid" in option.partition("=")[0] for option in found), what
-            if key in ("comment", "a flag", "account", "output", "workdir"):
+            if key in ("comment", "a flag", "account", "error", "output", "workdir"):
                 wanted = f"/home/ada/{text.rstrip('/')}" if key == "workdir" else text
                 assert any(wanted in option.partition("=")[2] for option in found), (what, found)
             scripts += [made] if key in QUOTED else []

@@ -37,7 +37,7 @@ REFUSED = {
     "{mem: 4G}": "sbatch.mem: the key `memory` says it; give that instead",
     "{requeue: yes}": "sbatch.requeue: the key `retries` says it; give that instead",
     "{reque: yes}": "sbatch.reque: this machine's sbatch has no --reque; did you mean requeue?; see: sbatch --help",
-    "{open-mode: truncate}": "sbatch.open-mode: not passed through: a job that is restarted goes on in the same log",
+    "{open-mode: truncate}": "sbatch.open-mode: the key `open_mode` says it; give that instead",
     "{wrap: x}": "sbatch.wrap: not passed through: the script is made from this spec; `command` is what it runs",
     "{contiguous: 1}": "sbatch.contiguous: found '1'; accepted: yes, as it has no value; or leave it out",
     "{contiguous: }": "sbatch.contiguous: found nothing; accepted: yes",
@@ -94,7 +94,7 @@ def test_sbatch_is_asked_only_where_there_is_something_to_ask() -> None:
 
 def test_what_a_key_says_is_a_flag_of_every_release_or_none() -> None:
     """The table holds no misspelt flag, and no key that is none."""
-    everywhere = set(HELP) | {"ntasks-per-gpu", "ntasks-per-tres", "tasks-per-node"}  # not in the help
+    everywhere = set(HELP) | {"ntasks-per-gpu", "ntasks-per-tres", "open-mode", "tasks-per-node"}  # not in the help
     assert set(passed.KEY_OF) <= everywhere
     assert set(passed.KEY_OF.values()) <= set(Spec.__struct_fields__)
 
