@@ -129,6 +129,10 @@ def _environment(spec: Spec, site: Site) -> Iterator[str]:
     yield from (f"--env-file={path}" for path in env_files(spec, site))
     if spec.env_file and spec.env:
         yield f"--own-env={','.join(spec.env)}"
+    if spec.logs.apart:
+        directory = _absolute(working_directory(spec, site), spec.logs.directory)
+        yield from (f"--logs={directory}", f"--logs-per={spec.logs.per}")
+    yield from ("--label",) if spec.logs.label == "yes" else ()
     yield from (f"--before={path}" for path in hooks(spec, site, "before"))
     yield from (f"--after={path}" for path in hooks(spec, site, "after"))
     yield from ("--no-found-hooks",) if spec.hooks.found == "no" else ()

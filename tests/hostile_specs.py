@@ -68,6 +68,7 @@ KEYS = {
     "stage_in.to": lambda text: {"stage_in": [{"from": "a", "to": text}]},
     "hooks.before": lambda text: {"hooks": {"before": f"{text}.sh"}},
     "hooks.after": lambda text: {"hooks": {"after": ["a.py", f"{text}.py"]}},
+    "logs.directory": lambda text: {"mode": "pytorch", "logs": {"per": "node", "directory": text}},
     "a name in env": lambda text: {"env": {text: "1"}},
     "a flag's name": lambda text: {"sbatch": {text: "1"}},
     "a flag": lambda text: {"sbatch": {"wckey": text}},

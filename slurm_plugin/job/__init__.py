@@ -132,6 +132,9 @@ def _files(supervise: argparse.ArgumentParser) -> None:
     """What a spec names besides the command: files that are read, run or copied round it."""
     supervise.add_argument("--env-file", action="append", default=[], metavar="FILE", help="variables of the command")
     supervise.add_argument("--own-env", default="", metavar="NAMES", help="variables that no such file changes")
+    supervise.add_argument("--logs", default="", metavar="DIR", help="where the program's tasks have logs of their own")
+    supervise.add_argument("--logs-per", choices=("rank", "node"), default="rank", help="who has one")
+    supervise.add_argument("--label", action="store_true", help="ranks before the lines of the job's log")
     supervise.add_argument("--before", action="append", default=[], metavar="FILE", help="a hook before the command")
     supervise.add_argument("--after", action="append", default=[], metavar="FILE", help="a hook after it")
     supervise.add_argument("--no-found-hooks", dest="found_hooks", action="store_false", help="none beside the program")

@@ -1,5 +1,6 @@
 """One attempt: ask the nodes, choose those that the program runs on, launch it, look at it, see how it ended."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -179,7 +180,7 @@ class Attempts:
             self.on,
             options.grace,
             options.hang_timeout,
-            options.checkpoint,
+            tuple(filter(None, (options.checkpoint, self.preparation.logs))),
             time_left=lambda: controller.time_left(self.door, run.job_id),
             drained=lambda names: controller.drained(self.door, names),
             reachable=lambda names: self.nodes.reachable(names, self.preparation.question("recheck")),
@@ -206,6 +207,8 @@ class Attempts:
         environ = preparation.environment(reason, launched=True)
         kept.begins("program", environ)
         launch = preparation.launch(environ)
+        if preparation.logs:
+            os.makedirs(preparation.logs, exist_ok=True)  # noqa: PTH103
         if launch.argv != preparation.words:
             say(f"launch: {launch.shown}")
         look = watcher.look if watcher else None

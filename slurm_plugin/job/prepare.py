@@ -13,7 +13,7 @@ from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
 from slurm_plugin.errors import UsageError
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import barrier, changes, conda, fabric, files, network, prestart, ranktable, stage_in
+from slurm_plugin.job import barrier, changes, conda, fabric, files, logs, network, prestart, ranktable, stage_in
 from slurm_plugin.job.run import Run, free_port, is_free
 from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
 from slurm_plugin.slurm import steps
@@ -54,6 +54,7 @@ class Preparation:
         self.node_directory = node_directory.name(run.job_id, run.restart)
         found = prestart.beside(self.words, Path.cwd()) if options.found_hooks and not options.script else ()
         self.hooks = (*found, *map(Path, options.before))
+        self.logs = logs.directory(options.logs, run.job_id)
         self.hooks_after = tuple(map(Path, options.after))
         self.place = self._place(Options(*(getattr(options, name) for name in Options._fields)))
         self.own_step = self._own_step()
@@ -181,7 +182,11 @@ class Preparation:
             nodelist=self.nodelist,
             again=self.again,
         )
-        return self.mode.launch(self.words, shape)
+        made = self.mode.launch(self.words, shape)
+        if made.argv[0] != "srun" or made.argv == self.words:
+            return made
+        more = logs.options(self.logs, self.options.logs_per, label=self.options.label)
+        return replace(made, argv=("srun", *more, *made.argv[1:]))
 
     def environment(self, reason: str, *, launched: bool) -> dict[str, str]:
         """What the hooks and the launch get: the caller's environment, the mode's variables, what we tell the program.

@@ -9,7 +9,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import NamedTuple
@@ -60,6 +60,13 @@ def newest(path: str, deadline_s: float = DEADLINE_S) -> Newest:
     found = [json.loads(line) for line in lines]
     at = max((each for each in found if isinstance(each, float)), default=0.0)
     return Newest(at, frozenset(each for each in found if isinstance(each, str)), slow=None not in found)
+
+
+def newest_of(paths: Iterable[str]) -> Newest:
+    """The newest file under any of them, and all that could not be looked at."""
+    found = [newest(path) for path in paths]
+    away = frozenset(place for each in found for place in each.away)
+    return Newest(max((each.at for each in found), default=0.0), away, any(each.slow for each in found))
 
 
 def made(before: Newest, after: Newest) -> bool | None:

@@ -41,7 +41,7 @@ class Watcher:
     names: Collection[str]  # where the program runs: what becomes of a spare node is none of its business
     grace_s: float  # 0: neither a drain nor the time limit is looked for
     hang_s: float  # 0: no hang is looked for
-    checkpoint: str
+    places: tuple[str, ...]  # besides the log, where the program writes: checkpoints, logs of its tasks
     time_left: Callable[[], float]  # seconds until Slurm ends the job; asks the controller
     reachable: Callable[[tuple[str, ...]], tuple[str, ...]]  # which of these nodes answer when asked anew
     drained: Callable[[tuple[str, ...]], tuple[str, ...]]  # which of these are drained by us, as the controller has it
@@ -110,8 +110,8 @@ class Watcher:
             self._moved_at = 0.0
         self._next_look = now + self.hang_s / SILENT_CHECKS
         before, self._looked_at = self._looked_at, now
-        written, newest = progress.written(), progress.newest(self.checkpoint)
-        if not (written or self.checkpoint):  # its output is no file: nobody could tell
+        written, newest = progress.written(), progress.newest_of(self.places)
+        if not (written or self.places):  # its output is no file: nobody could tell
             return None
         seen = (written, newest.at if newest.whole else max(newest.at, self._seen[1]))
         excused = self._excused(newest, log=bool(written))
@@ -138,4 +138,4 @@ class Watcher:
     def _say_once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            say(f"{self.checkpoint} {text}")
+            say(f"{', '.join(self.places)} {text}")

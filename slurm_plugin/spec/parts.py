@@ -5,7 +5,18 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from slurm_plugin.spec.kinds import Count, FilePath, FilePaths, MailTypes, Messages, Name, Retries, Word, YesNo
+from slurm_plugin.spec.kinds import (
+    Count,
+    Directory,
+    FilePath,
+    FilePaths,
+    MailTypes,
+    Messages,
+    Name,
+    Retries,
+    Word,
+    YesNo,
+)
 
 ANNOTATED_RETRIES: Final = "fault-tolerance/job-retry-num"
 ANNOTATED_UNCONDITIONAL: Final = "fault-tolerance/job-unconditional-retry"
@@ -57,6 +68,19 @@ class Hooks(Part, frozen=True):
     before: FilePaths = ()
     after: FilePaths = ()
     found: YesNo = "yes"
+
+
+class Logs(Part, frozen=True):
+    """Logs of the program's tasks, where an srun of ours starts them."""
+
+    per: Literal["job", "node", "rank"] = "job"
+    directory: Directory = "logs"
+    label: YesNo = "no"
+
+    @property
+    def apart(self) -> bool:
+        """Whether a task's output goes anywhere but into the job's log."""
+        return self.per != "job"
 
 
 class Mail(Part, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | Non
         yield Problem(("command",), f"found {error}")
     else:
         yield from _grace_problems(spec, words)
+        yield from _log_problems(spec, words)
     for key in ("time", "grace", "hang_timeout", "hold_on_failure"):
         value = getattr(spec, key)
         try:
@@ -124,6 +125,20 @@ def _grace_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]:
         text = f"found it with {launcher}, which {USR1} ends before the program can save"
         bare = f" and the command without {launcher}" if launcher in map(command.name, words) else ""
         yield Problem(("grace",), f"{text}; write `launch: task`{bare}, or leave it out")
+
+
+def _log_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]:
+    """Logs of tasks: only an srun of ours can write them, and a rank's only where each rank is a task."""
+    if not spec.logs.apart and spec.logs.label == "no":
+        return
+    argv = MODES[spec.mode].launch(words, spec.shape).argv
+    if argv == words or argv[0] != "srun":
+        both = "; write `launch: task`, or leave it out" if spec.mode in TASK_LAUNCH and argv != words else ""
+        text = f"found it where no srun of ours starts the tasks, so that nobody can part their lines{both}"
+        yield Problem(("logs",), text)
+    elif spec.logs.per == "rank" and f"--ntasks-per-node={spec.slots}" not in argv:
+        text = f"found rank where one task a node starts {spec.slots} of them; write `per: node`, or `launch: task`"
+        yield Problem(("logs", "per"), text)
 
 
 def _mode_problems(spec: Spec) -> Iterator[Problem]:

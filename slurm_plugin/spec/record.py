@@ -34,7 +34,7 @@ from slurm_plugin.spec.kinds import (
     Words,
     YesNo,
 )
-from slurm_plugin.spec.parts import Accelerators, Ascend, Hooks, Mail, Metadata, Part, StageIn, TensorFlow
+from slurm_plugin.spec.parts import Accelerators, Ascend, Hooks, Logs, Mail, Metadata, Part, StageIn, TensorFlow
 
 ARRAY_OUTPUT: Final = "%x-%A_%a.out"  # in place of the default where there are many tasks
 Flags: TypeAlias = Annotated[
@@ -85,6 +85,7 @@ class Spec(Part, frozen=True, kw_only=True):
     output: FilePath = "%x-%j.out"
     error: FilePath | None = None
     open_mode: Literal["append", "truncate"] = "append"
+    logs: Logs = Logs()
     checkpoint: FilePath | None = None
     retries: Retries = 0
     queue_timeout: str | None = None

@@ -51,6 +51,7 @@ MEANS: Final[Mapping[str, str]] = {
     "output": "The log, with sbatch's patterns",
     "error": "Where stderr goes, apart from the log",
     "open_mode": "What becomes of a log that is there already",
+    "logs": "A log for each rank or node, or ranks before the lines of the job's",
     "checkpoint": "Where the program keeps its checkpoints",
     "retries": "How often a fault may restart it",
     "queue_timeout": "How long it may wait after a fault: a time as in `time`; 0 or never for no end",

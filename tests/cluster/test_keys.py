@@ -94,3 +94,25 @@ def test_hooks_that_the_job_names(cluster: Sandbox) -> None:
     assert (job.end(), job.exit_code) == ("FAILED", "5:0"), job.log
     assert {"in n1", "in n2", "after n1 5", "after n2 5"} <= set(job.log.splitlines()), job.log
     assert "found" not in job.log.splitlines()
+
+
+def test_each_rank_or_node_has_its_log(cluster: Sandbox) -> None:
+    """What its tasks write, and nothing else; stderr of the rest goes where `error` says."""
+    directory = workdir(cluster, "keys-logs")
+    spec = {"accelerators": {"gpu": 2}, "launch": "task", "error": "job.err"}
+    spec["command"] = bash('echo "out $RANK $SLURMD_NODENAME"; echo "err $RANK" >&2')
+    job = submit(cluster, "keys-logs", made=True, logs={"per": "rank"}, **spec)
+    assert job.end() == "COMPLETED", job.log
+    found = {path.name: sorted(path.read_text().splitlines()) for path in (directory / f"logs/{job.id}").iterdir()}
+    ranks = {number: f"n{1 + number // 2}" for number in range(4)}
+    assert found == {f"rank-{number}.log": [f"err {number}", f"out {number} {node}"] for number, node in ranks.items()}
+    assert "out 0 n1" not in job.log.splitlines()
+    job = submit(cluster, "keys-logs", made=True, logs={"per": "node", "label": "yes"}, **spec)
+    assert job.end() == "COMPLETED", job.log
+    found = {path.name: sorted(path.read_text().splitlines()) for path in (directory / f"logs/{job.id}").iterdir()}
+    assert found["node-n2.log"] == ["2: err 2", "2: out 2 n2", "3: err 3", "3: out 3 n2"]
+    assert set(found) == {"node-n1.log", "node-n2.log"}
+    job = submit(cluster, "keys-logs", made=True, logs={"label": "yes"}, **spec)
+    assert job.end() == "COMPLETED", job.log
+    assert "3: out 3 n2" in job.log.splitlines()
+    assert "3: err 3" in (directory / "job.err").read_text().splitlines()

@@ -18,5 +18,5 @@ cd /home/ada/runs
 # The command is left as it is: one task a rank.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=pytorch --launch=task --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise --mode=pytorch --launch=task --logs=/home/ada/runs/logs --logs-per=rank --label --retries=0 --slots=1 --infiniband=auto \
     -- python train.py

@@ -46,7 +46,11 @@ SCRIPTS = {
     "openmpi-hello": ((ROOT / "examples/openmpi-hello.yaml").read_bytes(), HOME),
     "pytorch-hello": ((ROOT / "examples/pytorch-hello.yaml").read_bytes(), HOME),
     "pytorch-everything": (EVERYTHING, HOME),
-    "pytorch-task": (b"name: ranks\nmode: pytorch\nnodes: 2\ncommand: python train.py\nlaunch: task\n", HOME),
+    "pytorch-task": (
+        b"name: ranks\nmode: pytorch\nnodes: 2\ncommand: python train.py\nlaunch: task\n"
+        b"logs: {per: rank, label: yes}\n",
+        HOME,
+    ),
     "single": (b"name: one\nmode: single\nopen_mode: truncate\ncommand: ./a.out\n", HOME),
     "mpich": (b"name: ring\nmode: mpich\nnodes: 2\nmodules: [gcc/12.2.0, mpich]\ncommand: ./a.out 3\n", HOME),
     "intelmpi": (b"name: ring\nmode: intelmpi\nnodes: 2\ncommand: ./a.out 3\n", HOME),

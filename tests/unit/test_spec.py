@@ -12,7 +12,7 @@ from slurm_plugin.yamltext import MAX_BYTES
 KEYS = (
     "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
     " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command,"
-    " env, env_file, modules, stage_in, hooks, workdir, output, error, open_mode, checkpoint, retries,"
+    " env, env_file, modules, stage_in, hooks, workdir, output, error, open_mode, logs, checkpoint, retries,"
     " queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout, hold_on_failure, infiniband, launch,"
     " tensorflow, ascend, prechecks, metadata, any_of"
 )
@@ -72,6 +72,28 @@ def test_three_keys_are_enough() -> None:
     """The rest has defaults: one node, one slot, no restart and no checks asked for (row A8)."""
     spec = load(SMALL.encode(), "job.yaml")
     assert (spec.nodes, spec.slots, spec.retries, spec.infiniband, spec.output) == (1, 1, 0, "auto", "%x-%j.out")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mode: pytorch\naccelerators: {gpu: 4}\nlaunch: task", ""),
+        ("mode: ascend\naccelerators: {npu: 4}", ""),
+        ("mode: pytorch", ""),
+        ("mode: pytorch\naccelerators: {gpu: 4}", "logs.per: found rank where one task a node starts 4 of them; write"),
+        ("mode: script", "logs: found it where no srun of ours starts the tasks, so that nobody can part their lines"),
+    ],
+)
+def test_a_log_for_each_rank(text: str, said: str) -> None:
+    """Where each is a task of a step of ours; no mode's own launcher is asked for it."""
+    whole = f"name: a\ncommand: python a.py\n{text}\nlogs: {{per: rank}}\n"
+    if said:
+        assert said in refusal(whole)
+    else:
+        assert load(whole.encode(), "job.yaml").logs.apart
+    node = whole.replace("rank", "node")
+    if not said.startswith("logs: "):
+        assert load(node.encode(), "job.yaml").logs.per == "node"
 
 
 def test_data_has_the_name_that_it_is_given() -> None:
@@ -172,6 +194,9 @@ ONE_PROBLEM = {
     " log before it; accepted: append",
     "error: a.err\narray: 0-3": "line 4: error: found 'a.err' for an array; accepted: a name with %a or %j in it, as"
     " each task has a log of its own",
+    "logs: {per: rank}": "line 4: logs: found it where no srun of ours starts the tasks, so that nobody can part their"
+    " lines; write `launch: task`, or leave it out",
+    "logs: {per: task}": "line 4: logs.per: found 'task'; accepted: job, node, rank",
     "<<: {a: b}": f"line 4: <<: unknown key; accepted: {KEYS}",
 }
 

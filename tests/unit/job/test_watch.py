@@ -39,7 +39,7 @@ class Scene:
         self.standing: tuple[str, ...] = ("n1", "n2", "n3")
         self.left_s = float("inf")
         self.asked: list[tuple[str, tuple[str, ...]]] = []
-        given: Mapping[str, Any] = {"grace_s": 60.0, "hang_s": 0.0, "checkpoint": "", **fields}
+        given: Mapping[str, Any] = {"grace_s": 60.0, "hang_s": 0.0, "places": (), **fields}
         self.watcher = Watcher(
             self.guards,  # type: ignore[arg-type]
             self.launcher,  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ def test_a_hang(log: list[tuple[int, ...]]) -> None:
 
 def test_a_checkpoint_is_no_hang(log: list[tuple[int, ...]], tmp_path: Path) -> None:
     """A program that only saves gets on."""
-    scene = Scene(hang_s=100.0, checkpoint=str(tmp_path))
+    scene = Scene(hang_s=100.0, places=(str(tmp_path),))
     assert looked(scene, 95) is None
     (tmp_path / "model").touch()
     assert looked(scene, 95) is None
@@ -230,6 +230,18 @@ def test_a_checkpoint_is_no_hang(log: list[tuple[int, ...]], tmp_path: Path) -> 
 
 AWAY = Newest(away=frozenset({"ck"}))
 SLOW = Newest(slow=True)
+
+
+def test_a_task_that_writes_into_its_own_log_does_not_hang(log: list[tuple[int, ...]], tmp_path: Path) -> None:
+    """Beside checkpoints, and where the job's log is no file."""
+    (tmp_path / "ck").mkdir()
+    (tmp_path / "logs").mkdir()
+    log.append(())  # no files
+    scene = Scene(hang_s=100.0, places=(str(tmp_path / "ck"), str(tmp_path / "logs")))
+    assert looked(scene, 95) is None
+    (tmp_path / "logs/rank-1.log").write_text("step 1")
+    assert looked(scene, 95) is None
+    assert looked(scene, 30) is not None
 
 
 @pytest.fixture
@@ -244,7 +256,7 @@ def test_a_server_that_is_away(
     log: list[tuple[int, ...]], checkpoint: list[Newest], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Is no hang by itself; what came before and after that is one together. The log says so once."""
-    scene = Scene(hang_s=100.0, checkpoint="ck")
+    scene = Scene(hang_s=100.0, places=("ck",))
     assert looked(scene, 75) is None
     assert capsys.readouterr().out == ""
     checkpoint.append(AWAY)
@@ -261,7 +273,7 @@ def test_a_server_that_is_away(
 def test_a_server_that_is_away_for_ever(log: list[tuple[int, ...]], checkpoint: list[Newest]) -> None:
     """Excuses nobody for ever; a program that has written since is excused anew."""
     checkpoint.append(AWAY)
-    scene = Scene(hang_s=100.0, checkpoint="ck")
+    scene = Scene(hang_s=100.0, places=("ck",))
     assert looked(scene, 380) is None
     log.append((11, 0))
     assert looked(scene, 380) is None
@@ -271,7 +283,7 @@ def test_a_server_that_is_away_for_ever(log: list[tuple[int, ...]], checkpoint: 
 def test_one_bad_place_beside_the_checkpoints(log: list[tuple[int, ...]], checkpoint: list[Newest]) -> None:
     """A new file beside it is a sign of life; that it is seen no more is none."""
     bad = frozenset({"ck/lost"})
-    scene = Scene(hang_s=100.0, checkpoint="ck")
+    scene = Scene(hang_s=100.0, places=("ck",))
     for number in range(8):
         checkpoint.append(Newest(1001.0 + number, bad))
         assert looked(scene, 380) is None
@@ -281,7 +293,7 @@ def test_one_bad_place_beside_the_checkpoints(log: list[tuple[int, ...]], checkp
 
 def test_a_checkpoint_directory_that_answers_now_and_then(log: list[tuple[int, ...]], checkpoint: list[Newest]) -> None:
     """Is no sign of life: a program that hangs is found, only later."""
-    scene = Scene(hang_s=100.0, checkpoint="ck")
+    scene = Scene(hang_s=100.0, places=("ck",))
     for _ in range(10):
         assert looked(scene, 10) is None
         checkpoint.append(AWAY)
@@ -295,7 +307,7 @@ def test_a_log_that_grows_while_checkpoints_cannot_be_read(
 ) -> None:
     """Is a sign of life; and a program of which nothing was known at first may hang later."""
     checkpoint.append(AWAY)
-    scene = Scene(hang_s=100.0, checkpoint="ck")
+    scene = Scene(hang_s=100.0, places=("ck",))
     assert looked(scene, 300) is None
     log.append((11, 0))
     checkpoint.append(Newest(1000.0))
@@ -308,7 +320,7 @@ def test_more_checkpoints_than_can_be_looked_at_in_time(
 ) -> None:
     """Excuse nobody: the log alone tells then, and what was seen in time. That is said once."""
     checkpoint.append(SLOW)
-    scene = Scene(hang_s=100.0, checkpoint="ck")
+    scene = Scene(hang_s=100.0, places=("ck",))
     assert looked(scene, 95) is None
     log.append((11, 0))
     assert looked(scene, 95) is None
@@ -325,7 +337,7 @@ def test_more_than_can_be_looked_at_and_no_log(
     """Nobody could tell, and somebody is told so; where the directory gets smaller it can be told again."""
     log.append(())
     checkpoint.append(SLOW)
-    scene = Scene(hang_s=100.0, checkpoint="ck")
+    scene = Scene(hang_s=100.0, places=("ck",))
     assert looked(scene, 1000) is None
     said = "ck could not be looked through in 5 s, and its log is no file: no hang can be seen"
     assert capsys.readouterr().out == f"[slurm_plugin] {said}\n"
@@ -342,4 +354,4 @@ def test_nothing_to_look_at(log: list[tuple[int, ...]], tmp_path: Path) -> None:
     """An output that is no file, and no checkpoints: nobody can tell whether it hangs. With checkpoints one can."""
     log.append(())
     assert looked(Scene(hang_s=100.0), 1000) is None
-    assert looked(Scene(hang_s=100.0, checkpoint=str(tmp_path)), 150) is not None
+    assert looked(Scene(hang_s=100.0, places=(str(tmp_path),)), 150) is not None

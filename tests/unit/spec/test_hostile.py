@@ -19,7 +19,7 @@ HARMLESS = [line.partition("=")[0] for line in script(load(spec({}), "a"), HOME)
 SOON_S = 10.0
 QUOTED = {
     *("an argument", "a script", "checkpoint", "env", "env_file", "env_file in a list", "modules", "stage_in.from"),
-    *("hooks.before", "hooks.after", "workdir"),
+    *("hooks.before", "hooks.after", "logs.directory", "workdir"),
 }
 ALLOWED = {
     "error",
