@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from slurm_plugin import grant
+from slurm_plugin.after_run import WAITING
 from slurm_plugin.errors import printable
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError
 
@@ -98,7 +99,7 @@ def of_several(slurm: Slurm, ids: Sequence[int], clock: Clock) -> int:
             jobs = {}
         else:
             answered = clock.now()
-            waiting = [job for job in jobs.values() if job.state in ("PENDING", "REQUEUE_HOLD")]
+            waiting = [job for job in jobs.values() if job.state in WAITING]
             going = [job for job in jobs.values() if job not in waiting and job.state != "CANCELLED"]
             if not waiting and len(going) < 2:
                 return going[0].id if going else ids[0]

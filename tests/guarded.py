@@ -12,6 +12,8 @@ from pathlib import Path
 
 BEAT_S, LEASE_S, EOF_S, LOST_S = 0.1, 0.8, 0.3, 0.6
 MOST_BYTES = 1 << 16
+AGES = 600.0  # a lease that does not run out in a test
+KILLED = -signal.SIGKILL
 ROOT = Path(__file__).parents[1]
 # A guard whose times are short, started as on a node otherwise.
 HURRIED = (
@@ -178,3 +180,14 @@ class Talk(subprocess.Popen[bytes]):
         assert self.stdin
         self.stdin.close()
         return self.wait(10)
+
+
+def beaten(talk: Talk, number: int = 1) -> str:
+    """What a guard says to a beat."""
+    talk.tell(f"beat {number}")
+    return talk.line()
+
+
+def lives(rank: "subprocess.Popen[bytes]") -> bool:
+    """Whether nobody has ended it."""
+    return rank.poll() is None

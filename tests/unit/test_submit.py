@@ -85,6 +85,7 @@ def test_one_that_runs_already_has_cancelled_the_others() -> None:
         ([("PENDING", "PENDING"), ("RUNNING", "PENDING"), ("RUNNING", "CANCELLED")], 11),
         ([("RUNNING", "RUNNING"), ("CANCELLED", "RUNNING")], 12),
         ([("CANCELLED", "COMPLETED")], 12),
+        ([("SPECIAL_EXIT", "CANCELLED"), ("EXPEDITING", "CANCELLED"), ("RUNNING", "CANCELLED")], 11),
         ([("PENDING", "PENDING"), ("CANCELLED", "CANCELLED")], 11),
         ([None, ("CANCELLED", "FAILED")], 12),
     ],

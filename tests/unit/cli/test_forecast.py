@@ -25,11 +25,8 @@ class Door(FakeSlurm):
 
 
 @pytest.fixture
-def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Door:
-    """Two partitions; the specs stand in a directory of the test's own, and no machine has this site."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "site.yaml").write_text("command: /nonexistent/slurm-plugin\n")
-    monkeypatch.setenv("SLURM_PLUGIN_CONFIG", str(tmp_path / "site.yaml"))
+def door(home: Path, monkeypatch: pytest.MonkeyPatch) -> Door:
+    """Two partitions."""
     nodes = [node("n1", "DRAIN", partitions=("gpu",)), node("n2", partitions=("cpu",)), node("n3", partitions=("cpu",))]
     made = Door(nodes=nodes)
     monkeypatch.setattr(forecast, "connect", lambda: made)

@@ -16,16 +16,12 @@ from tests.fake_slurm import FakeSlurm
 
 SPEC = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 DONE = Job(17, "ada", "COMPLETED", "", "n1", "", 0, "", "", exit_code=0)
-NO_SITE = "command: /nonexistent/slurm-plugin\n"
 
 
 @pytest.fixture
-def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small spec in an own directory, and a site file that no machine has."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "site.yaml").write_text(NO_SITE)
-    monkeypatch.setenv("SLURM_PLUGIN_CONFIG", str(tmp_path / "site.yaml"))
-    path = tmp_path / "job.yaml"
+def job_file(home: Path) -> Path:
+    """A small spec."""
+    path = home / "job.yaml"
     path.write_text(SPEC)
     return path
 
@@ -123,7 +119,8 @@ def test_flags_that_are_passed_through_are_asked_of_sbatch(
 
 def test_a_spec_extends_what_the_site_has(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The site file of --config, as any setting."""
-    (job_file.parent / "site.yaml").write_text(f"{NO_SITE}presets:\n  short: {{time: 5m, partition: debug}}\n")
+    with (job_file.parent / "site.yaml").open("a") as site:
+        site.write("presets:\n  short: {time: 5m, partition: debug}\n")
     job_file.write_text(f"{SPEC}extends: short\n")
     assert main(["render", str(job_file)]) == 0
     assert "#SBATCH --partition=debug\n#SBATCH --time=00:05:00\n" in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """Mirrors slurm_plugin/cli/policy.py, and `submit` of a job that the policy refuses."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,10 @@ REFUSAL = "slurm_plugin: rule small (partition debug): nodes: found 3; accepted:
 
 
 @pytest.fixture
-def job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A spec in an own directory, and a site with a policy."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("SBATCH_")]:
-        monkeypatch.delenv(name)
-    (tmp_path / "site.yaml").write_text(SITE)
-    monkeypatch.setenv("SLURM_PLUGIN_CONFIG", str(tmp_path / "site.yaml"))
-    path = tmp_path / "job.yaml"
+def job_file(home: Path) -> Path:
+    """A spec, and a site with a policy."""
+    (home / "site.yaml").write_text(SITE)
+    path = home / "job.yaml"
     path.write_text(SPEC)
     return path
 

@@ -1,7 +1,7 @@
-"""What the tests of a job's preparation share."""
+"""What tests of a job share: its directory, its preparation, a hold, and this machine as a node."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ import pytest
 import hostfiles
 from hostfiles import nodelist
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import _parser
+from slurm_plugin.job import _parser, files
 from slurm_plugin.job.prepare import Preparation
 from slurm_plugin.job.run import Run
+from tests.guarded import Machine
+from tests.unit.job.held import Held
 from tests.unit.job.preparing import Prepare
 
 
@@ -53,3 +55,20 @@ def prepare(place: Path, said: list[str]) -> Prepare:
         return Preparation(options, Run(7, restart, "ib", allocation, restart), settings, environ or {}, said.append)
 
     return make
+
+
+@pytest.fixture
+def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    """A job in a hold; all that was to happen in it has happened."""
+    found = Held(files.directory(tmp_path, 7), monkeypatch)
+    yield found
+    assert not found.pauses
+    assert not found.codes
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """This machine, as a node of a job of its own."""
+    machine = Machine(tmp_path)
+    yield machine
+    machine.close()

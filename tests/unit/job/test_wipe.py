@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,14 +21,6 @@ HEADLESS = (
     "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); print(flush=True);"
     f" ctypes.CDLL(None).syscall({EXIT}, 0)"
 )
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    """This machine, as a node of a job of its own."""
-    machine = Machine(tmp_path)
-    yield machine
-    machine.close()
 
 
 def there(machine: Machine, *keep: int) -> set[int]:
