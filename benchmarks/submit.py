@@ -81,7 +81,7 @@ def main() -> int:
     options = parser.parse_args()
     code = 0
     if options.only in (None, "render"):
-        code |= submit_render.report(submit_render.measured(max(options.rounds // 3, 1)))
+        code |= submit_render.report(submit_render.measured(options.rounds))
     if options.only == "render":
         return code
     box = Sandbox(Path(f"/var/tmp/slurm_plugin-benchmark-{os.getpid()}"))
@@ -94,8 +94,7 @@ def main() -> int:
         if options.only in (None, "rate"):
             policy = yaml.safe_load(submit_rate.POLICY)["policy"]
             lua = job_submit(SiteConfig(policy=msgspec.convert(policy, Policy, strict=False)))
-            (box.directory / "etc/slurm/job_submit.lua").write_text(lua)
-            code |= submit_rate.report(*submit_rate.measured(box, 5, max(options.rounds * 4, 40)))
+            code |= submit_rate.report(submit_rate.measured(box, max(options.rounds // 4, 1), lua))
     finally:
         box.down()
     return code

@@ -2,7 +2,9 @@
 
 import ast
 import json
+import os
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +78,33 @@ def test_hooks_load_no_command_line(lib: Path, hook: str) -> None:
     """A hook that finds nothing wrong does not pay for argparse, subprocess or the door's commands."""
     loaded = set(imported(lib, f"slurm_plugin.hooks.{hook}")["modules"])
     assert not loaded & {"argparse", "subprocess", "slurm_plugin.slurm.commands", "logging", "asyncio", "socket"}
+
+
+def test_a_render_loads_what_it_is_made_of(tmp_path: Path) -> None:
+    """Not the checks, which the rest of the site file is about, nor another mode than its own, nor what others need."""
+    (tmp_path / "job.yaml").write_text("name: a\nmode: pytorch\ncommand: python t.py\n")
+    (tmp_path / "site.yaml").write_text("command: /nonexistent/slurm-plugin\npolicy: {required: [account]}\n")
+    code = (
+        "import sys; from slurm_plugin.__main__ import main; "
+        "code = main(['render', '--config', 'site.yaml', 'job.yaml']); "
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    argv = [sys.executable, "-c", code]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env=environ)
+    assert result.returncode == 0, result.stderr
+    loaded = set(result.stderr.split())
+    modes = {name for name in loaded if name.startswith("slurm_plugin.modes.")}
+    assert modes == {f"slurm_plugin.modes.{name}" for name in ("base", "command", "pytorch", "step")}
+    others = {
+        "prechecks",
+        "slurm_plugin.siteconfig",
+        "slurm_plugin.job",
+        "slurm_plugin.wrapper",
+        "slurm_plugin.tracing",
+    }
+    slow = {"argparse", "dataclasses", "difflib", "jinja2.ext", "logging", "rich", "subprocess"}
+    assert not loaded & (others | slow)
 
 
 def test_node_side_is_complete(lib: Path) -> None:
