@@ -127,7 +127,6 @@ def compiled(policy: Policy) -> dict[str, Any]:
         "on_error": policy.on_error,
         "defaults": {**given, **({"time": _minutes(given["time"])} if "time" in given else {})},
         "rules": [_rule(rule) for rule in (*rules, *policy.rules)],
-        "users": any(rule.when.user or rule.allow.user for rule in policy.rules),  # whether their names are asked for
     }
 
 

@@ -82,7 +82,7 @@ def _character(byte: int) -> str:
 def table(policy: Mapping[str, Any]) -> str:
     """The table of a compiled policy, a line for each rule."""
     rules = "".join(f"    {literal(rule)},\n" for rule in policy["rules"])
-    rest = "".join(f"  {name} = {literal(policy[name])},\n" for name in ("on_error", "defaults", "users"))
+    rest = "".join(f"  {name} = {literal(policy[name])},\n" for name in ("on_error", "defaults"))
     return f"{{\n{rest}  rules = {{\n{rules}  }},\n}}"
 
 

@@ -222,7 +222,7 @@ def test_any_text_makes_right_lua(texts: list[str], chance: random.Random) -> No
     fields = {"name": "x", "allow": {"account": [word]}, "message": "".join(texts)}
     policy = policy_of({"rules": []})
     text = job_submit(SiteConfig(policy=policy_of(RULED)))
-    table = lua.table({"on_error": "accept", "defaults": {}, "users": False, "rules": [fields]})
+    table = lua.table({"on_error": "accept", "defaults": {}, "rules": [fields]})
     head, tail = text.split("local policy = ", 1)
     whole = f"{head}local policy = {table}\n\nlocal function number{tail.split('local function number', 1)[1]}"
     lua.check(whole)

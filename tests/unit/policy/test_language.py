@@ -38,7 +38,6 @@ def test_a_whole_policy(tmp_path: Path) -> None:
     assert language.compiled(config.policy) == {
         "on_error": "refuse",
         "defaults": {"account": "bio", "time": 90},
-        "users": True,
         "rules": [
             {"name": "required", "required": ["partition"]},
             {

@@ -111,6 +111,24 @@ def test_whose_edits_are_free(uid: int) -> None:
     assert edited({"time_limit": INFINITE}, uid=uid)["code"] == 0
 
 
+@pytest.mark.parametrize(("partition", "asked"), [("debug", True), ("main", False)])
+def test_a_users_name_is_looked_up_where_a_rule_asks_for_it(partition: str, asked: bool) -> None:
+    """slurmctld holds its locks while it asks the site's directory, or its own /etc/passwd."""
+    rules = [{"name": "ours", "when": {"partition": ["debug"]}, "allow": {"user": ["bob"]}}]
+    told = """
+local submit = slurm_job_submit
+function slurm_job_submit(job, partitions, uid)
+  return submit(setmetatable({}, {__newindex = job, __index = function(_, field)
+    if field == "user_name" then slurm.log_info("asked") end
+    return job[field]
+  end}), partitions, uid)
+end
+"""
+    job = {"user_name": "bob", "partition": partition, "min_nodes": 1, "max_nodes": 1, "time_limit": 1}
+    answer = lua.outside(text(rules=rules) + told, job, uid=ALICE, partitions=PARTITIONS)
+    assert (answer["code"], answer["log"]) == (0, ["asked"] if asked else [])
+
+
 def test_slurm_user_is_free() -> None:
     """slurmctld's own account, which it is in our worker: read from /proc when the file is loaded."""
     job = {"user_name": "alice", "account": "art", "min_nodes": 9, "max_nodes": 9, "time_limit": 1}
