@@ -35,12 +35,11 @@ _UNITS: Final = ("B", "KB", "MB", "GB", "TB")
 def fetch(request: Request, environ: Mapping[str, str]) -> int:
     """Have all of it on this node; 0, or 1 with what is wrong in the log."""
     node = environ.get("SLURMD_NODENAME") or os.uname().nodename
-    os.umask(0o077)
     try:
         own = _own(request.directory)
         run = f"{own}/{request.run}"
         with suppress(FileExistsError):
-            os.mkdir(run)  # noqa: PTH102
+            os.mkdir(run, 0o700)  # noqa: PTH102
         for to, _, source in (each.partition(":") for each in request.wanted):
             text = _one(own, to, os.path.realpath(source), run, f"{node} {KEYWORD}: {to}: {WAITS}")
             say(f"{node} {KEYWORD}: ok: {to}: {text}")
