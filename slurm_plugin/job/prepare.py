@@ -186,7 +186,7 @@ class Preparation:
         if made.argv[0] != "srun" or made.argv == self.words:
             return made
         more = logs.options(self.logs, self.options.logs_per, label=self.options.label)
-        return made._replace(argv=("srun", *more, *made.argv[1:]))
+        return made._replace(argv=(made.argv[0], *more, *made.argv[1:]))
 
     def environment(self, reason: str, *, launched: bool) -> dict[str, str]:
         """What the hooks and the launch get: the caller's environment, the mode's variables, what we tell the program.
