@@ -27,6 +27,10 @@ def made(spec: Spec, text: str, command: str, source: str) -> str:
     Lines above the first key that another rendering wrote are replaced; what else stands there stays. Raises UsageError
     for what sbatch, or the kernel, would not take.
     """
+    if spec.groups:
+        raise UsageError(
+            f"{source}: found groups, and such a script is a job of one kind of nodes\n  run: slurm-plugin submit"
+        )
     first = f"#!{command} run"
     if "\r\n" in text:
         raise UsageError(
@@ -56,6 +60,8 @@ def fitted(spec: Spec, keys: Container[str], given: Given) -> Spec:
 
     `keys` are those that stand in it.
     """
+    if spec.groups:
+        raise UsageError("found groups, and sbatch was given a job of one kind of nodes\n  run: slurm-plugin submit")
     if "nodes" not in keys and spec.mode != "single":
         spec = msgspec.structs.replace(spec, nodes=max(given.nodes - spec.spares, 1))
     if "accelerators" not in keys:

@@ -11,7 +11,7 @@ from slurm_plugin import asked, durations, templates
 from slurm_plugin.directive import directive
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, Shape
-from slurm_plugin.spec import Spec, passed, resources
+from slurm_plugin.spec import Spec, groups, passed, resources
 from slurm_plugin.yamltext import Path
 
 # Of the flags that make a job recover, the key that asks for each.
@@ -47,13 +47,14 @@ class Line(NamedTuple):
 
 def lines(spec: Spec, site: Site, source: str = "JOB.yaml") -> list[Line]:
     """The lines of `script`, each with what it comes from."""
-    keys = {f"#SBATCH {text}": key for key, text in _keyed(spec, working_directory(spec, site))}
-    keys |= {
-        f"export {name}={templates.bash(value)}".partition("\n")[0]: ("env", name) for name, value in spec.env.items()
-    }
-    keys[f"for slurm_plugin_module in {' '.join(spec.modules)}; do"] = ("modules",)
+    keys: dict[str, list[Path]] = {}
+    for key, text in _keyed(spec, working_directory(spec, site)):
+        keys.setdefault(f"#SBATCH {text}", []).append(key)
+    for name, value in spec.env.items():
+        keys[f"export {name}={templates.bash(value)}".partition("\n")[0]] = [("env", name)]
+    keys[f"for slurm_plugin_module in {' '.join(spec.modules)}; do"] = [("modules",)]
     traced = templates.traced(_template(spec), **_values(spec, site, source))
-    return [Line(text, place, keys.get(text, ())) for text, place in traced]
+    return [Line(text, place, keys[text].pop(0) if keys.get(text) else ()) for text, place in traced]
 
 
 def _template(spec: Spec) -> str:
@@ -69,8 +70,9 @@ def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
         "directives": tuple(directives(spec, workdir)),
         "job": spec.name,
         "mode": spec.mode,
-        "nodes": spec.nodes,
-        "slots": spec.slots,
+        "nodes": shape.nodes,
+        "slots": shape.slots,
+        "size": " + ".join(f"{part.nodes} x {part.slots}" for part in spec.components),
         "source": shlex.quote(source) if source.isprintable() else "JOB.yaml",
         "cpus": _cpus(spec),
         "modules": " ".join(spec.modules),
@@ -103,8 +105,10 @@ def _cpus(spec: Spec) -> str:
     srun(1) of 24.11 and later gives a launcher those of one task, as it finds --cpus-per-task in the environment; that
     of 22.05 does not look there. A script's own steps are its own affair.
     """
-    if not spec.cpus or spec.mode == "script":
+    if spec.mode == "script" or not any(part.cpus for part in spec.components):
         return ""
+    if spec.groups:  # srun of 24.11 and later finds what each asked for in variables of its own; each is told again
+        return 'unset "${!SLURM_CPUS_PER_TASK@}" "${!SLURM_TRES_PER_TASK@}"'
     one_each = f"export SRUN_CPUS_PER_TASK={spec.cpus}"
     return one_each if spec.launch == "task" else "unset SLURM_CPUS_PER_TASK SLURM_TRES_PER_TASK"
 
@@ -116,6 +120,7 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
     if shape.options.ps:
         yield f"--ps={shape.options.ps}"
     yield from (f"--{name}" for name in ("chief", "evaluator") if getattr(shape.options, name))
+    yield from (f"--group={each.slots}{f',{each.cpus}' if each.cpus else ''}" for each in shape.groups)
     if spec.mode == "ascend":
         yield f"--messages={shape.options.messages}"
         yield from () if shape.options.table else ("--no-table",)
@@ -160,7 +165,17 @@ def directives(spec: Spec, workdir: str) -> Iterator[str]:
 
 
 def _keyed(spec: Spec, workdir: str) -> Iterator[tuple[Path, str]]:
-    """The same, each with the key that says it."""
+    """The same, each with the key that says it; those of one group after the other, each whole."""
+    for number, part in enumerate(spec.components):
+        if number:
+            yield (groups.KEY, str(number)), "hetjob"
+        own = spec.groups[number].said if spec.groups else ()
+        for key, text in _of_one(part, workdir):
+            yield ((groups.KEY, str(number), *key) if key[:1] and key[0] in own else key), text
+
+
+def _of_one(spec: Spec, workdir: str) -> Iterator[tuple[Path, str]]:
+    """The options of a job, or of one group of it."""
     yield ("name",), directive("job-name", spec.name)
     yield ("nodes",), directive("nodes", asked.node_count(spec))
     yield ("accelerators",), directive("ntasks-per-node", spec.slots)

@@ -31,6 +31,6 @@ def build(data: bytes, source: str, config: SiteConfig) -> Submission:
     if isinstance(made, str):
         raise UsageError(made.removeprefix("slurm-plugin: "))
     text = (made.script if made else data).decode("utf-8", "surrogateescape")
-    named = made or facts.asked(text, (), os.environ).get("job-name")
+    named = made or facts.asked(text, (), os.environ)[0].get("job-name")
     arguments = made.arguments if made else [] if named or not name else [f"--job-name={name}"]
     return Submission(text, os.getcwd(), tuple(arguments))  # noqa: PTH109

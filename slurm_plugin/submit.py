@@ -82,8 +82,10 @@ def verdict(submission: Submission, config: SubmitConfig, environ: Mapping[str, 
     """What the site's policy makes of it here."""
     if os.geteuid() == 0:
         return judge.Verdict()
-    said = facts.asked(submission.script, submission.arguments, environ)
-    return judge.submitted(language.compiled(config.policy), facts.facts(said, own_name()))
+    policy, user = language.compiled(config.policy), own_name()
+    parts = facts.asked(submission.script, submission.arguments, environ)
+    found = [judge.submitted(policy, facts.facts(said, user)) for said in parts]
+    return found[0] if len(found) == 1 else judge.together(found)
 
 
 def own_name() -> str:

@@ -53,6 +53,11 @@ TEXTS = {
     "1 MB": "y" * 1_000_000,
 }
 
+
+def _group(keys: dict[str, Any]) -> dict[str, Any]:
+    return {"mode": "pytorch", "groups": [{}, keys]}
+
+
 # Text keys -> a part of a spec that has the text there.
 KEYS = {
     "name": lambda text: {"name": text},
@@ -78,6 +83,10 @@ KEYS = {
     "mail.user": lambda text: {"mail": {"user": text, "type": "END"}},
     "mail.type": lambda text: {"mail": {"type": text}},
     "exclude in a list": lambda text: {"exclude": [text, "n1"]},
+    "a group's type": lambda text: _group({"accelerators": {"gpu": 1, "type": text}}),
+    **{
+        f"a group's {key}": lambda text, key=key: _group({key: text}) for key in ("partition", "constraint", "nodelist")
+    },
     "a key": lambda text: {text: "1"},
 }
 _PLAIN = (

@@ -40,7 +40,8 @@ def _main(options: argparse.Namespace) -> NoReturn:
         raise NoWorkerError(f"job {job.id} has no {printable(options.worker)!r}; it has\n  {known}")
     enter = [*launch.slurm_plugin, "job", "enter", f"--directory={directory}", f"--worker={number}"]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    steps.become(steps.beside(enter, job.id, launch.nodes[number], terminal=terminal))
+    beside = steps.beside(enter, job.id, launch.nodes[number], terminal=terminal, group=launch.group(number))
+    steps.become(beside)
 
 
 def _parser() -> argparse.ArgumentParser:

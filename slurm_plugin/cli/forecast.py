@@ -39,6 +39,7 @@ def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
 def _asked(spec: Spec, job: submit.Submission, door: Slurm, there: Mapping[str, Node]) -> Answer:
     """What Slurm says of one job. Raises SlurmError."""
     found = door.forecast(job.script, arguments=job.arguments, directory=job.directory)
-    partitions = tuple(filter(None, (found.partition or joined(spec.partition)).split(",")))
-    wanted = Wanted(spec.name, asked.node_count(spec), partitions)
+    named = [found.partition or joined(part.partition) for part in spec.components]
+    partitions = tuple(dict.fromkeys(filter(None, ",".join(named).split(","))))
+    wanted = Wanted(spec.name, " + ".join(map(asked.node_count, spec.components)), partitions)
     return Answer(wanted, found, of_partitions(there, partitions), datetime.now(UTC))

@@ -65,11 +65,12 @@ def test(
     text = lua_file.read_text(errors="surrogateescape") if lua_file else job_submit(settings)
     name = user or submission.own_name()
     rules = None if lua_file or _uid(name) == 0 else language.compiled(settings.policy)
-    return max([_tried(job, text, name, default_partition, rules, as_json=as_json) for job in jobs])
+    parts = [said for job in jobs for said in facts.asked(job.script, job.arguments, os.environ)]
+    return max([_tried(said, text, name, default_partition, rules, as_json=as_json) for said in parts])
 
 
 def _tried(
-    job: submission.Submission,
+    said: Asked,
     text: str,
     name: str,
     default_partition: str | None,
@@ -77,11 +78,10 @@ def _tried(
     *,
     as_json: bool,
 ) -> int:
-    """Print what this job_submit.lua makes of one job; 0 where it accepts it, else 1.
+    """Print what this job_submit.lua makes of one job, or of one group of it; 0 where it accepts it, else 1.
 
     `rules`: those that it was made of, which say who wants a change; None where it was not, and for root.
     """
-    said = facts.asked(job.script, job.arguments, os.environ)
     partitions = {
         each: {"flag_default": int(each == default_partition), "default_time": _NO_VAL, "max_time": judge.UNLIMITED}
         for each in (*(said.get("partition") or "").split(","), default_partition or "")

@@ -75,6 +75,12 @@ def main(args: list[str]) -> int:
         return 1
 
 
+def group(text: str) -> tuple[int, int | None]:
+    """`8,4`: slots of each node of a group, and CPUs for each process there; `8`: those that Slurm gives."""
+    slots, _, cpus = text.partition(",")
+    return int(slots), int(cpus) if cpus else None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slurm-plugin job", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -82,6 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("--mode", required=True, help="how the command is launched (docs/modes.md)")
     supervise.add_argument("--launch", choices=("node", "task"), default="node", help="what one task is")
     supervise.add_argument("--slots", type=int, default=0, help="slots of every node in hostfiles; 0: its accelerators")
+    supervise.add_argument(
+        "--group",
+        type=group,
+        action="append",
+        default=[],
+        help="of a heterogeneous job, each: slots of a node, CPUs of a process",
+    )
     supervise.add_argument("--retries", type=int, default=0, help="restarts asked for; 0: no checks either")
     supervise.add_argument("--nodes", type=int, default=0, help="nodes that the program wants; 0: all of the job")
     supervise.add_argument("--min-nodes", type=int, default=0, help="nodes that it can do with; 0: all that it wants")

@@ -76,6 +76,8 @@ class Attempts:
             if self.launcher.told_to_end or (self.answers.none and not controller.runs(self.door, run.job_id)):
                 return Action("finish", ENDED_BY_SLURM, "Slurm took the nodes back before the program started")
             health = show(self.answers) if checks else barrier.conditions(self.answers)
+            for name, why in controller.refused(self.door, run.nodes, run.parts).items() if run.groups else ():
+                health[name] = Health("node_problem", why)
         if why := self._cannot_tell():
             return Action("fail", 1, why)
         if not self._settled(health):

@@ -37,7 +37,7 @@ class Request:
 
     hook: str  # barrier: before a launch; recheck: after a failure
     job_id: int
-    directory: str  # the run's directory on each node, by name
+    directory: str  # the run's directory on each node (taskfile.joined)
     run_directory: str
     hosts: str  # the job's node list
     infiniband: bool
@@ -148,14 +148,16 @@ def merged(first: Sequence[prechecks.Verdict], second: Sequence[prechecks.Verdic
 
 def _published(request: Request) -> prechecks.Report | None:
     """The report of root's prolog for this run; None where there is none that root wrote."""
-    path = f"{request.run_directory}/jobs/{request.directory}/{node_directory.REPORT}"
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123
-            if os.fstat(file.fileno()).st_uid != 0:
-                return None
-            return prechecks.Report.from_json(file.read())
-    except (OSError, prechecks.PrecheckError):
-        return None
+    for directory in request.directory.split(taskfile.BETWEEN):
+        path = f"{request.run_directory}/jobs/{directory}/{node_directory.REPORT}"
+        try:
+            with open(path, encoding="utf-8") as file:  # noqa: PTH123
+                if os.fstat(file.fileno()).st_uid != 0:
+                    return None
+                return prechecks.Report.from_json(file.read())
+        except (OSError, prechecks.PrecheckError):
+            continue
+    return None
 
 
 def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, ...]:

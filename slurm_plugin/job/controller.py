@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hostfiles import HostfileError, nodelist
-from prechecks.report import OURS
+from prechecks.report import JOBS, OURS
 from slurm_plugin.job.launch import Launcher
 from slurm_plugin.job.log import say
 from slurm_plugin.slurm import Job, Slurm, SlurmError
@@ -50,6 +50,25 @@ def drained(door: Slurm, names: tuple[str, ...]) -> tuple[str, ...]:
         say(f"could not read the nodes: {error}")
         return ()
     return tuple(name for name, node in found.items() if node.standing_reason.startswith(OURS))
+
+
+def refused(door: Slurm, names: tuple[str, ...], job_ids: tuple[int, ...]) -> dict[str, str]:
+    """The nodes that our Prolog has refused to one of these jobs, each with why; none where nobody knows.
+
+    Of a heterogeneous job that may not be requeued: 26.05 lets its other groups go on, and starts steps there.
+    """
+    try:
+        reasons = {name: node.standing_reason for name, node in door.nodes(names).items()}
+    except SlurmError as error:
+        say(f"could not read the nodes: {error}")
+        return {}
+    ours = {name: reason for name, reason in reasons.items() if reason.startswith(OURS)}
+    marks = [f" [job {job_id}]" for job_id in job_ids]
+    return {
+        name: JOBS.sub("", reason.removeprefix(OURS))
+        for name, reason in ours.items()
+        if any(mark in reason for mark in marks)
+    }
 
 
 def time_left(door: Slurm, job_id: int) -> float:

@@ -55,7 +55,7 @@ def environment(launch: Saved, worker: int, step: Mapping[str, str]) -> dict[str
     """The launch's environment on this worker, as its first task there had it; `step` is what this step has."""
     own = {name: step[name] for name in _OWN if name in step}
     own |= wipe.SPARED  # what a person has open here outlives a restart of the program
-    place = {"SLURM_NODEID": worker, "SLURM_PROCID": worker * launch.tasks, "SLURM_LOCALID": 0}
+    place = {"SLURM_NODEID": worker, "SLURM_PROCID": launch.firsts[worker], "SLURM_LOCALID": 0}
     return {**launch.environ, **own, **{name: str(value) for name, value in place.items()}}
 
 

@@ -36,10 +36,15 @@ class Guards:
         hosts: Sequence[str],
         environ: Mapping[str, str] | None = None,
         *,
+        groups: Sequence[Sequence[str]] = (),
         lost_s: float = lease.LOST_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start the step. `lost_s`: how long a node may be silent. Raises MissingError where there is no srun."""
+        """Start the step. `lost_s`: how long a node may be silent. Raises MissingError where there is no srun.
+
+        `groups`: the nodes of each group of a heterogeneous job. A step over several of them gives its stdin to the
+        tasks of one: so each has a step of its own.
+        """
         self.hosts, self._clock = tuple(hosts), clock
         self._me = os.environ.get("SLURMD_NODENAME", self.hosts[0])
         self._changed = Condition()
@@ -57,23 +62,14 @@ class Guards:
         self._last_beat = clock()
         self._complaint = b""
         environ = {**steps.answering_environment(os.environ if environ is None else environ), **SPARED}
-        try:
-            self._process = subprocess.Popen(
-                steps.on_each_node(command, self.hosts, survive=True),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environ,
-                start_new_session=True,
-            )
-        except FileNotFoundError as error:
-            raise MissingError("srun was not found on the PATH of the batch script") from error
-        if self._process.stdin:
-            with suppress(OSError):  # a question of many hosts is not to wait for srun, which reads when all have begun
-                fcntl.fcntl(self._process.stdin.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        parts = [[name for name in self.hosts if name in known] for known in map(set, groups or [self.hosts])]
+        self._steps = [
+            _started(steps.on_each_node(command, names, groups, survive=True), environ) for names in parts if names
+        ]
         self._readers = [
-            Thread(target=self._read, args=(self._process.stdout, self._heard_line), daemon=True),
-            Thread(target=self._read, args=(self._process.stderr, self._complained), daemon=True),
+            Thread(target=self._read, args=pair, daemon=True)
+            for step in self._steps
+            for pair in ((step.stdout, self._heard_line), (step.stderr, self._complained))
         ]
         for thread in self._readers:
             thread.start()
@@ -122,8 +118,8 @@ class Guards:
 
     @property
     def alive(self) -> bool:
-        """Whether the step is there."""
-        return self._process.poll() is None
+        """Whether the step is there, of every group."""
+        return all(step.poll() is None for step in self._steps)
 
     def release(self, names: Collection[str]) -> None:
         """Go on without the guards of these nodes, where nothing runs any more. That beside us stays, for the turn."""
@@ -148,29 +144,24 @@ class Guards:
         names = [name for name in self.hosts if name in clean]
         if names:
             self._tell(f"bye {nodelist.fold(names)}")
-        stdin = self._process.stdin
-        with suppress(OSError):
-            if stdin:
-                stdin.close()
-        try:
-            self._process.wait(CLOSE_S if len(names) == len(self.hosts) else SLICE_S)
-            if there and len(names) == len(self.hosts):
-                return 0.0
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, 9)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(CLOSE_S)
+        for step in self._steps:
+            with suppress(OSError):
+                if step.stdin:
+                    step.stdin.close()
+        end = self._clock() + (CLOSE_S if len(names) == len(self.hosts) else SLICE_S)
+        ended = [_ends(step, end - self._clock()) for step in self._steps]
+        if there and all(ended) and len(names) == len(self.hosts):
+            return 0.0
         return self._last_beat + lease.LEASE_S + MARGIN_S if beating else 0.0
 
     # What the threads do
 
     def _tell(self, line: str) -> None:
-        stdin = self._process.stdin
-        with suppress(OSError, ValueError):  # the step has ended: its silence tells
-            if stdin:
-                stdin.write(line.encode() + b"\n")
-                stdin.flush()
+        for step in self._steps:
+            with suppress(OSError, ValueError):  # the step has ended: its silence tells
+                if step.stdin:
+                    step.stdin.write(line.encode() + b"\n")
+                    step.stdin.flush()
 
     def _until(self, done: Callable[[], bool], deadline_s: float, give_up: Callable[[], bool]) -> None:
         end = self._clock() + deadline_s
@@ -236,3 +227,29 @@ class Guards:
     def _hear(self, node: str) -> None:
         if node in self.hosts:
             self.heard[node] = self._clock()
+
+
+def _started(argv: Sequence[str], environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """A step that we talk with."""
+    pipe = subprocess.PIPE
+    try:
+        step = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environ, start_new_session=True)
+    except FileNotFoundError as error:
+        raise MissingError("srun was not found on the PATH of the batch script") from error
+    if step.stdin:
+        with suppress(OSError):  # a question of many hosts is not to wait for srun, which reads when all have begun
+            fcntl.fcntl(step.stdin.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return step
+
+
+def _ends(step: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    """Whether a step ends by itself in this time; else it is killed."""
+    try:
+        step.wait(max(0.0, seconds))
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(step.pid, 9)
+        with suppress(subprocess.TimeoutExpired):
+            step.wait(CLOSE_S)
+        return False
+    return True

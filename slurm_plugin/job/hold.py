@@ -54,11 +54,16 @@ def most(site: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[float, st
     """
     found = [(float(site.get("max_hold_s", 0)), "max_hold")]
     for rule in site.get("hold_rules", ()):
-        said = {field: environ.get(f"SLURM_JOB_{field.upper()}", "") for field in rule["when"]}
-        known = {field: text.lower() if field in ("account", "qos") else text for field, text in said.items()}
-        if all(known[field] in names for field, names in rule["when"].items()):
+        if all(_said(environ, field) & {*names} for field, names in rule["when"].items()):
             found.append((float(rule["hold_s"]), f"rule {rule['name']}"))
     return min(found, key=lambda each: each[0])
+
+
+def _said(environ: Mapping[str, str], field: str) -> set[str]:
+    """What Slurm says of the job: of each group of a heterogeneous one, too."""
+    name = f"SLURM_JOB_{field.upper()}"
+    found = {text for each, text in environ.items() if each == name or each.startswith(f"{name}_HET_GROUP_")}
+    return {text.lower() for text in found} if field in ("account", "qos") else found
 
 
 def terms(asked_s: float, most_s: float, now: float, limit: float | None, whose: str = "max_hold") -> Terms | None:

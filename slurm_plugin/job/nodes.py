@@ -26,13 +26,14 @@ class Nodes:
     lost_s: float = LOST_S  # for how long a node may be silent
     leased: bool = False  # whether the guards beat from their first answer on
     fenced_at: float = 0.0  # when ranks on nodes that were lost have surely ended, on the guards' clock
+    groups: tuple[tuple[str, ...], ...] = ()  # of a heterogeneous job, the nodes of each
     _guards: Guards | None = None
 
     @property
     def guards(self) -> Guards:
         """The guards, started where there are none."""
         if self._guards is None:
-            self._guards = Guards(self.command, self.names, lost_s=self.lost_s)
+            self._guards = Guards(self.command, self.names, groups=self.groups, lost_s=self.lost_s)
         return self._guards
 
     def ask(self, request: barrier.Request) -> barrier.Answers:
@@ -47,7 +48,7 @@ class Nodes:
 
     def reachable(self, names: tuple[str, ...], request: barrier.Request) -> tuple[str, ...]:
         """Which of these nodes answer guards that are started anew."""
-        fresh = Guards(self.command, names, lost_s=self.lost_s)
+        fresh = Guards(self.command, names, groups=self.groups, lost_s=self.lost_s)
         quick = replace(request, check=False, task_script=None, devices=False)
         said, _ = fresh.ask(barrier.text(quick), REACH_S, self.give_up)
         fresh.close(names)
@@ -89,7 +90,7 @@ class Nodes:
         if self._guards is not None:
             fenced_at = self._guards.close([name for name in self._guards.hosts if name not in dirty])
             self.fenced_at = max(self.fenced_at, fenced_at)
-        self._guards = fresh = Guards(self.command, names, lost_s=self.lost_s)
+        self._guards = fresh = Guards(self.command, names, groups=self.groups, lost_s=self.lost_s)
         return fresh
 
     def close(self, dirty: Sequence[str] = ()) -> None:

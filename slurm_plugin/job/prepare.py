@@ -13,9 +13,21 @@ from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
 from slurm_plugin.errors import UsageError
 from slurm_plugin.hooks import node_directory
-from slurm_plugin.job import barrier, changes, conda, fabric, files, logs, network, prestart, ranktable, stage_in
+from slurm_plugin.job import (
+    barrier,
+    changes,
+    conda,
+    fabric,
+    files,
+    logs,
+    network,
+    prestart,
+    ranktable,
+    stage_in,
+    taskfile,
+)
 from slurm_plugin.job.run import Run, free_port, is_free
-from slurm_plugin.modes import HOSTFILE, MODES, Launch, Options, Place, Shape
+from slurm_plugin.modes import HOSTFILE, MODES, Group, Launch, Options, Place, Shape
 from slurm_plugin.slurm import steps
 
 # What the job whose program submitted this one may have left in its environment. With the first of them, TaskProlog
@@ -51,7 +63,9 @@ class Preparation:
         self.mode = MODES[options.mode]
         self.words: tuple[str, ...] = tuple(options.command)
         self.directory = files.directory(Path.cwd(), run.job_id)
-        self.node_directory = node_directory.name(run.job_id, run.restart)
+        self.node_directory = taskfile.joined(
+            node_directory.name(part, run.restart) for part in run.parts or (run.job_id,)
+        )
         found = prestart.beside(self.words, Path.cwd()) if options.found_hooks and not options.script else ()
         self.hooks = (*found, *map(Path, options.before))
         self.logs = logs.directory(options.logs, run.job_id)
@@ -75,6 +89,7 @@ class Preparation:
             interface=network.interface(address),
             address=address,
             options=options,
+            grouped=bool(self.run.groups),
         )
         return place._replace(port=free_port(self.run.job_id, self.run.attempt, self.mode.ports(place), is_free))
 
@@ -90,8 +105,11 @@ class Preparation:
 
     @property
     def asks(self) -> bool:
-        """Whether the launch needs every node's answer, checks or not."""
-        return self.tells or bool(self.hooks)
+        """Whether the launch needs every node's answer, checks or not.
+
+        Slurm starts the script of a heterogeneous job beside the prologs of all groups but the first.
+        """
+        return self.tells or bool(self.hooks) or bool(self.run.groups)
 
     @property
     def tells(self) -> bool:
@@ -153,7 +171,7 @@ class Preparation:
             after=after,
             changed=after and bool(self.hooks),
         )
-        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=not after))
+        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, self.run.groups, stop=not after))
 
     @property
     def data(self) -> stage_in.Request | None:
@@ -165,7 +183,7 @@ class Preparation:
 
     def data_step(self, request: stage_in.Request, command: Sequence[str]) -> tuple[str, ...]:
         """The words that fetch it once on each node; `command` is `slurm-plugin` there."""
-        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, stop=True))
+        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, self.run.groups, stop=True))
 
     def launch(self, environ: Mapping[str, str]) -> Launch:
         """What is run for the user's words on these nodes, in this environment."""
@@ -181,6 +199,10 @@ class Preparation:
             options=self.place.options,
             nodelist=self.nodelist,
             again=self.again,
+            groups=tuple(
+                Group(len(names), slots, cpus)
+                for names, (slots, cpus) in zip(self.run.groups, self.options.group, strict=True)
+            ),
         )
         made = self.mode.launch(self.words, shape)
         if made.argv[0] != "srun" or made.argv == self.words:
@@ -207,7 +229,13 @@ class Preparation:
         if request := self.data:
             ours["SLURM_PLUGIN_DATA"] = stage_in.variable(request.directory, request.run)
         given = without(self.environ, *self.mode.removed, *_ANOTHER_JOBS)
-        environ = {**self.mode.defaults(self.place), **given, **self.mode.variables(self.place), **ours}
+        environ = {
+            **self._counted(),
+            **self.mode.defaults(self.place),
+            **given,
+            **self.mode.variables(self.place),
+            **ours,
+        }
         set_, note = conda.environment(self.words, environ, PurePosixPath(Path.cwd()), os.path.exists)
         if not launched:
             return {**environ, **set_}
@@ -219,6 +247,11 @@ class Preparation:
         if self.asks:
             environ["SLURM_PLUGIN_LAUNCH"] = self.node_directory
         return environ
+
+    def _counted(self) -> dict[str, str]:
+        """The accelerators of each group as Slurm says them for --gpus-per-node: `slurm-plugin hosts` asks for them."""
+        counts = enumerate(slots for slots, _ in self.options.group)
+        return {f"SLURM_GPUS_PER_NODE_HET_GROUP_{group}": str(slots) for group, slots in counts if slots > 1}
 
     def _changes(self) -> changes.Changes:
         """What the hooks changed on this node; nothing where the user's own file of it is not as they left it."""

@@ -2,12 +2,12 @@
 
 import errno
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import hostfiles
-from hostfiles import ports
+from hostfiles import environment, ports
 from hostfiles.environment import number
 from slurm_plugin.errors import UsageError
 
@@ -24,6 +24,8 @@ class Run:
     partition: str
     allocation: hostfiles.Allocation
     attempt: int = 0  # the number of the attempt that is being made, over all runs of the job
+    groups: tuple[tuple[str, ...], ...] = ()  # of a heterogeneous job, the nodes of each group
+    parts: tuple[int, ...] = ()  # and Slurm's number of each, which its Prolog, its Epilog and scontrol know it by
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -31,19 +33,24 @@ class Run:
         return self.allocation.names
 
 
-def from_environment(environ: Mapping[str, str], slots: int | None) -> Run:
+def from_environment(environ: Mapping[str, str], slots: int | None, grouped: Sequence[int] = ()) -> Run:
     """The run described by a batch script's environment; `slots` None: each node's accelerators.
 
-    Raises UsageError outside a job.
+    `grouped`: of a heterogeneous job the slots of a node of each group. Raises UsageError outside a job, and in one
+    that has other groups.
     """
     if not environ.get("SLURM_JOB_ID"):
         raise UsageError("no SLURM_JOB_ID: `job supervise` is called by a batch script; submit one with: sbatch")
-    if number(environ, "SLURM_HET_SIZE"):
+    size = number(environ, "SLURM_HET_SIZE") or 0
+    if size != len(grouped):
         raise UsageError(
-            "a heterogeneous job: no mode starts one; ask for one kind of nodes, or use sbatch and slurm-plugin hosts"
+            f"found a job of {_shown(size)}, and this script is for one of {_shown(len(grouped))}; write `groups:` in a"
+            " job spec for several kinds of nodes, or use sbatch and slurm-plugin hosts"
         )
     try:
-        allocation = hostfiles.from_slurm(environ, slots)
+        groups = environment.groups(environ)
+        each = [count for names, count in zip(groups, grouped, strict=True) for _ in names]
+        allocation = hostfiles.from_slurm(environ, each or slots)
     except hostfiles.HostfileError as error:
         raise UsageError(str(error)) from error
     return Run(
@@ -52,7 +59,13 @@ def from_environment(environ: Mapping[str, str], slots: int | None) -> Run:
         partition=environ.get("SLURM_JOB_PARTITION", ""),
         allocation=allocation,
         attempt=restart_count(environ),
+        groups=groups,
+        parts=tuple(number(environ, f"SLURM_JOB_ID_HET_GROUP_{place}") or 0 for place in range(size)),
     )
+
+
+def _shown(groups: int) -> str:
+    return f"{groups} groups" if groups else "one kind of nodes"
 
 
 def restart_count(environ: Mapping[str, str]) -> int:

@@ -3,6 +3,7 @@
 It holds the launch's whole environment, so it is its user's alone (0600), and it is taken from nobody else.
 """
 
+import itertools
 import json
 import os
 import stat
@@ -17,7 +18,7 @@ from slurm_plugin.job import itself, taskfile
 from slurm_plugin.job.prepare import Preparation
 
 FILE: Final = "launch.json"
-VERSION: Final = 1
+VERSION: Final = 2
 MOST_BYTES: Final = 8 << 20  # an environment and an argument list have 2 MiB together (execve(2)), here escaped
 _SLURMS: Final = ("SLURM_", "SLURMD_")
 # What is the whole job's among Slurm's variables (OUTPUT ENVIRONMENT VARIABLES in sbatch(1)). All others are a step's
@@ -49,7 +50,8 @@ class Saved(NamedTuple):
     state: str  # running, ended, failed
     code: int | None  # once it has ended, as a shell gives it
     nodes: tuple[str, ...]  # worker-0, worker-1 ...
-    tasks: int  # of the launch on each node, where it is an srun of ours
+    firsts: tuple[int, ...]  # the number of the launch's first task on each of them
+    groups: tuple[tuple[str, ...], ...]  # of a heterogeneous job, the nodes of each
     cwd: str
     words: tuple[str, ...]  # the user's command
     argv: tuple[str, ...]  # what was started for it on the first node
@@ -63,12 +65,16 @@ class Saved(NamedTuple):
         """Whether the launch is an srun of ours, whose tasks TaskProlog tells what makes them differ."""
         return self.argv[0] == "srun" and self.argv != self.words
 
+    def group(self, worker: int) -> int | None:
+        """The group of a heterogeneous job in which this worker is; None in any other job."""
+        return next((number for number, names in enumerate(self.groups) if self.nodes[worker] in names), None)
+
     def here(self, worker: int) -> tuple[str, ...]:
         """The words that start the command on this worker alone; empty where it was started on the first one only."""
         if not self.own_step:
             return () if worker else self.argv
         rest = 1
-        while self.argv[rest].startswith("-"):  # every option of modes.step has its value behind `=`
+        while self.argv[rest].startswith(("-", ":")):  # every option of modes.step has its value behind `=`
             rest += 1
         return self.argv[rest:]
 
@@ -83,7 +89,8 @@ class Keeper:
     def begins(self, phase: Phase, environ: Mapping[str, str]) -> None:
         """A launch in this environment, or (`hook`) what stands before it."""
         made = self._preparation
-        own = made.own_step and made.options.launch == "task"
+        ranks = made.own_step and made.options.launch == "task"
+        tasks = [host.slots if ranks else 1 for host in made.run.allocation.hosts]
         self._fields = {
             "v": VERSION,
             "job": made.run.job_id,
@@ -94,7 +101,8 @@ class Keeper:
             "code": None,
             "start": time.time(),
             "nodes": made.run.nodes,
-            "tasks": made.options.slots if own else 1,
+            "firsts": [0, *itertools.accumulate(tasks[:-1])],
+            "groups": made.run.groups,
             "cwd": str(Path.cwd()),
             "words": made.words,
             "argv": made.launch(environ).argv,
@@ -150,9 +158,12 @@ def _of(fields: Any, path: Path) -> Saved:
             raise SavedError(f"{path}: of version {fields['v']}; accepted: {VERSION}")
         texts = {name: tuple(map(str, fields[name])) for name in ("nodes", "words", "argv", "slurm_plugin")}
         environ = {str(name): str(value) for name, value in fields["environ"].items()}
-        same: dict[str, Any] = {name: fields[name] for name in Saved._fields if name not in (*texts, "environ")}
-        return Saved(**same | texts, environ=environ)
-    except (LookupError, TypeError, AttributeError) as error:
+        firsts = tuple(map(int, fields["firsts"]))
+        groups = tuple(tuple(map(str, names)) for names in fields["groups"])
+        others = (*texts, "environ", "firsts", "groups")
+        same: dict[str, Any] = {name: fields[name] for name in Saved._fields if name not in others}
+        return Saved(**same | texts, environ=environ, firsts=firsts, groups=groups)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise SavedError(f"{path}: it is not as we wrote it: {error!r}") from error
 
 

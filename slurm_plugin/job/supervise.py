@@ -53,7 +53,7 @@ def main(options: argparse.Namespace) -> int:
     with Launcher() as launcher:  # first: from now on a signal reaches the program, and not us alone
         door = connect(say=say)
         environ = counted(os.environ, door)
-        run = from_environment(environ, options.slots or None)
+        run = from_environment(environ, options.slots or None, [slots for slots, _ in options.group])
         if options.any_of and not choice.is_mine(door, run.job_id, launcher):
             return choice.LOSER
         if options.script:
@@ -101,7 +101,9 @@ class Supervisor:
         self.wish = Wish(wanted, options.min_nodes or wanted, options.unconditional)
         self.lost_s = float(site.get("recovery", {}).get("node_timeout_s", LOST_S))
         leased = options.retries > 0
-        self.nodes = Nodes(run.nodes, self._guard(), lambda: launcher.told_to_end, self.lost_s, leased=leased)
+        self.nodes = Nodes(
+            run.nodes, self._guard(), lambda: launcher.told_to_end, self.lost_s, leased=leased, groups=run.groups
+        )
         self.attempts = Attempts(surroundings, self.run, self.nodes, self.wish)
         self.lost: frozenset[str] = frozenset()  # nodes that did not answer at the end of the last attempt
         self.again = 0  # restarts inside allocations, those of the runs before included where they were told of

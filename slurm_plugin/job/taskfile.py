@@ -7,22 +7,32 @@ directory of the user's own in /tmp. templates/site/task_prolog.sh.j2 looks in t
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
 TASK_FILE = "task.sh"
 SPARE = "/tmp/slurm_plugin."  # noqa: S108 - only a directory that is the user's own counts, see folder()
+BETWEEN = ":"  # the names of a run's directories, of which a node has one
 HOOKS_END = "# above: from the hooks beside the program\n"
+
+
+def joined(names: Iterable[str]) -> str:
+    """The run's directory on any node by name: each group of a heterogeneous job has one of its own on its nodes."""
+    return BETWEEN.join(names)
 
 
 def folder(run_directory: str, directory: str) -> str:
     """The user's folder for a run on this node, made in /tmp where root's Prolog is switched off or failed itself.
 
+    `directory`: the run's, as `joined` has it.
+
     Raises FileExistsError where something stands there that others made or may enter, OSError where none can be made.
     """
-    path = f"{run_directory}/jobs/{directory}/user"
-    if os.path.isdir(path):  # noqa: PTH112 - pathlib costs every node 5 ms
-        return path
-    path = f"{SPARE}{directory}"
+    names = directory.split(BETWEEN)
+    for path in (f"{run_directory}/jobs/{name}/user" for name in names):
+        if os.path.isdir(path):  # noqa: PTH112 - pathlib costs every node 5 ms
+            return path
+    path = f"{SPARE}{names[0]}"
     try:
         os.mkdir(path, 0o700)  # noqa: PTH102
     except FileExistsError:

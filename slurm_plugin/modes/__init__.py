@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from slurm_plugin.modes.base import HOSTFILE, MESSAGES, Launch, Mode, Options, Place, Shape
+from slurm_plugin.modes.base import HOSTFILE, MESSAGES, Group, Launch, Mode, Options, Place, Shape
 
 # mode, which is its module's name, too -> class
 _CLASSES: Final = {
@@ -38,4 +38,4 @@ class _Modes(Mapping[str, Mode]):
 
 MODES: Final[Mapping[str, Mode]] = _Modes()
 
-__all__ = ["HOSTFILE", "MESSAGES", "MODES", "Launch", "Mode", "Options", "Place", "Shape"]
+__all__ = ["HOSTFILE", "MESSAGES", "MODES", "Group", "Launch", "Mode", "Options", "Place", "Shape"]

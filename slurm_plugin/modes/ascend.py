@@ -52,7 +52,7 @@ class Ascend(Mode):
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """One task a device. Ranks follow the table's order whatever SLURM_DISTRIBUTION says."""
-        srun = (*step.srun(shape, shape.slots), "--distribution=block")
+        srun = step.srun(shape, "--distribution=block", ranks=True)
         if shape.options.table:
             return Launch((*srun, *words), "The command is left as it is: one task a device, with a rank table.")
         note = "The command is left as it is: one task a device, and once more as the scheduler, beside rank 0."

@@ -23,11 +23,19 @@ class Options(NamedTuple):
     messages: str = MESSAGES[0]  # ascend: how much MindSpore and CANN tell
 
 
+class Group(NamedTuple):
+    """The nodes of one group of a heterogeneous job: they are alike."""
+
+    nodes: int
+    slots: int
+    cpus: int | None = None  # for each process, where the job says so
+
+
 class Shape(NamedTuple):
     """How large a program is, and what else its launch depends on: known before the job has nodes."""
 
     nodes: int
-    slots: int  # processes that a node has room for: its accelerators, 1 without any
+    slots: int  # processes that a node has room for: its accelerators, 1 without any; of groups, the first one's
     launch: str = "node"  # what one task of the step is: `node`, a launcher on each node; `task`, one rank
     root: bool = False  # whether root runs it
     env: frozenset[str] = frozenset()  # names of the variables that are set
@@ -35,6 +43,12 @@ class Shape(NamedTuple):
     options: Options = Options()
     nodelist: str = ""  # the nodes, in Slurm's form, where they are a part of the job's
     again: bool = False  # whether a step of an attempt before may still be there for Slurm: the new one shares with it
+    groups: tuple[Group, ...] = ()  # of a heterogeneous job, all of whose nodes it runs on; none of any other
+
+    @property
+    def shown_slots(self) -> str:
+        """The slots of a node for people: `8`, or those of each group, `1,8`."""
+        return ",".join(str(each.slots) for each in self.groups) or str(self.slots)
 
 
 class Place(NamedTuple):
@@ -47,6 +61,7 @@ class Place(NamedTuple):
     interface: str = ""  # the network interface of the first node's own address, where it is known
     address: str = ""  # that address
     options: Options = Options()
+    grouped: bool = False  # whether it is a heterogeneous job, whose launch counts each node's tasks for itself
 
 
 class Launch(NamedTuple):

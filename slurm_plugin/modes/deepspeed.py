@@ -38,7 +38,7 @@ class DeepSpeed(pytorch.PyTorch):
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Raises UsageError for options that choose nodes, and for `deepspeed` in a shell without its hostfile."""
-        on_each, started = step.srun(shape, 1), "started once a node"
+        on_each, started = step.srun(shape), "started once a node"
         if shape.launch == "task" or command.name(words[0]) in command.MPI_LAUNCHERS:
             return super().launch(words, shape)
         if command.name(words[0]) in _COMMANDS:
@@ -61,7 +61,9 @@ class DeepSpeed(pytorch.PyTorch):
         program = _program(words)
         if program is None:
             return Launch((*on_each, *words), f"The command is no plain Python program: left as it is, {started}.")
-        note = f"The command names no launcher: deepspeed.launcher.launch, {started}, starts {shape.slots} rank(s)."
+        note = (
+            f"The command names no launcher: deepspeed.launcher.launch, {started}, starts {shape.shown_slots} rank(s)."
+        )
         return Launch((*on_each, "bash", "-c", PYTHON, words[0], *program), note)
 
     def files(self, place: Place) -> dict[str, str]:

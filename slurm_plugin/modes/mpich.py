@@ -27,7 +27,7 @@ def hydra_defaults(place: Place) -> dict[str, str]:
 
 def with_pmi(kind: str, words: tuple[str, ...], shape: Shape) -> Launch:
     """One task a rank; the MPI library learns its rank from Slurm."""
-    srun = (*step.srun(shape, shape.slots), f"--mpi={kind}")
+    srun = step.srun(shape, f"--mpi={kind}", ranks=True)
     return Launch((*srun, *words), f"The command is left as it is: one task a rank, which Slurm's {kind} serves.")
 
 

@@ -42,15 +42,14 @@ class PyTorch(Mode):
         if command.name(words[0]) in command.MPI_LAUNCHERS:
             return Launch(words, "The command starts its own tasks: left as it is, started once, on the first node.")
         if shape.launch == "task":
-            return Launch((*step.srun(shape, shape.slots), *words), "The command is left as it is: one task a rank.")
+            return Launch((*step.srun(shape, ranks=True), *words), "The command is left as it is: one task a rank.")
         rest = program(words)
         if rest is None:
             note = "The command names its launcher, or is no Python program: left as it is, started once a node."
-            return Launch((*step.srun(shape, 1), *words), note)
-        note = (
-            f"The command names no launcher: torch.distributed.run starts it, once a node, {shape.slots} rank(s) each."
-        )
-        return Launch((*step.srun(shape, 1), "bash", "-c", LAUNCHER, words[0], *rest), note)
+            return Launch((*step.srun(shape), *words), note)
+        ranks = f"{shape.shown_slots} rank(s) each"
+        note = f"The command names no launcher: torch.distributed.run starts it, once a node, {ranks}."
+        return Launch((*step.srun(shape), "bash", "-c", LAUNCHER, words[0], *rest), note)
 
     def ended_by_usr1(self, words: tuple[str, ...], shape: Shape) -> str:
         """Each of them, on every node. A shell may have a trap, and srun hands signals on."""
@@ -68,7 +67,7 @@ class PyTorch(Mode):
 
     def task_script(self, place: Place) -> str | None:
         """RANK, and for ranks their place on the node, from Slurm's numbers of the task."""
-        return step.exports(_first(place)[1])
+        return _counting(place) + step.exports(_first(place)[1])
 
 
 def program(words: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -89,9 +88,20 @@ def program(words: tuple[str, ...]) -> tuple[str, ...] | None:
 
 def _first(place: Place) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """The variables of the first task, and those of them that differ with the sh words that have their value."""
-    allocation = place.allocation
+    allocation, unlike = place.allocation, bool(_counting(place))
     if place.launch == "task":
-        if len({host.tasks for host in allocation.hosts}) > 1:
+        if unlike and not place.grouped:
             raise UsageError(f"{allocation.nodelist}: unlike numbers of tasks; submit with --ntasks-per-node")
-        return hostfile_format.rank_variables(allocation, 0, place.port), _TASK
-    return hostfile_format.node_variables(allocation, 0, place.port), _NODE
+        differs = {**_TASK, **({"LOCAL_WORLD_SIZE": "$count"} if unlike else {})}
+        return hostfile_format.rank_variables(allocation, 0, place.port), differs
+    differs = {**_NODE, **({"SLOTS": "$count"} if unlike else {})}
+    return hostfile_format.node_variables(allocation, 0, place.port), differs
+
+
+def _counting(place: Place) -> str:
+    """Lines of sh that set `count` to the processes of the task's own node; none where all nodes have as many."""
+    counts = [host.tasks if place.launch == "task" else host.slots for host in place.allocation.hosts]
+    firsts = [at for at, count in enumerate(counts) if not at or count != counts[at - 1]]
+    if len(firsts) == 1:
+        return ""
+    return "".join(f"[ $SLURM_NODEID -lt {first} ] || count={counts[first]}\n" for first in firsts)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from slurm_plugin.modes.base import Shape
+from slurm_plugin.modes.base import Group, Shape
 
 # Lines of bash that end a process group, `finish PID`: what is left of a step would hold its output open, and Slurm
 # waits for that. A program that is to be ended so is started by setsid, which makes its pid the group's number.
@@ -16,16 +16,29 @@ finish() {
 """
 
 
-def srun(shape: Shape, tasks: int) -> tuple[str, ...]:
-    """A step on all nodes of the program with `tasks` tasks on each, that ends when one task fails.
+def srun(shape: Shape, *more: str, ranks: bool = False) -> tuple[str, ...]:
+    """A step on all nodes of the program that ends when one task fails: one task a node, or (`ranks`) one a slot.
 
     Without --exact and --cpus-per-task a step gets every CPU, and without --gres every accelerator, that the job has on
     the node (srun(1)): right for one launcher a node. --export=ALL also where the job came with `sbatch --export=NONE`.
+    A step over the groups of a heterogeneous job is told of each by itself; ranks are counted over all, in their order.
     """
-    counts = (f"--nodes={shape.nodes}", f"--ntasks={shape.nodes * tasks}", f"--ntasks-per-node={tasks}")
     where: tuple[str, ...] = (f"--nodelist={shape.nodelist}",) if shape.nodelist else ()
     where += ("--overlap", "--mem=0") if shape.again else ()
-    return ("srun", *counts, *where, "--kill-on-bad-exit=1", "--export=ALL")
+    rest = (*where, "--kill-on-bad-exit=1", "--export=ALL", *more)
+    if not shape.groups:
+        return ("srun", *_counts(Group(shape.nodes, shape.slots), ranks=ranks), *rest)
+    words: list[str] = []
+    for number, group in enumerate(shape.groups):
+        cpus = [f"--cpus-per-task={group.cpus}"] if ranks and group.cpus else []
+        words += [":"] if words else ["srun"]
+        words += [f"--het-group={number}", *_counts(group, ranks=ranks), *cpus, *rest]
+    return tuple(words)
+
+
+def _counts(group: Group, *, ranks: bool) -> tuple[str, ...]:
+    tasks = group.slots if ranks else 1
+    return f"--nodes={group.nodes}", f"--ntasks={group.nodes * tasks}", f"--ntasks-per-node={tasks}"
 
 
 def exports(variables: Mapping[str, str]) -> str:

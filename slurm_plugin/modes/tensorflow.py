@@ -50,7 +50,7 @@ class TensorFlow(Mode):
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """srun, and with parameter servers the lines that end them."""
         each = "one task a slot" if shape.launch == "task" else "one task a node"
-        srun = step.srun(shape, shape.slots if shape.launch == "task" else 1)
+        srun = step.srun(shape, ranks=shape.launch == "task")
         if not shape.options.ps:
             return Launch((*srun, *words), f"The command is left as it is: {each}, each with its TF_CONFIG.")
         note = f"The command is left as it is: {each}, each with its TF_CONFIG; servers end when the others have."

@@ -22,6 +22,8 @@ _VARIABLES: Final = {
     "SBATCH_RESERVATION": "reservation",
     "SBATCH_TIMELIMIT": "time",
 }
+_NEXT: Final = ("hetjob", "packjob")  # a component of a heterogeneous job begins
+_HANDED_ON: Final = ("account", "qos", "reservation", "time", "comment", "job-name")
 _NO_LIMIT: Final = ("0", "-1", "unlimited", "infinite")
 _NODES: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
@@ -56,11 +58,23 @@ class Asked(Struct, frozen=True):
             return None
 
 
-def asked(script: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Asked:
-    """What sbatch reads from the script's directives, its own variables and its arguments; the later counts more."""
-    options = dict(_options(_directives(script)))
-    options |= {option: environ[name] for name, option in _VARIABLES.items() if environ.get(name)}
-    return Asked({**options, **dict(_options(arguments))})
+def asked(script: str, arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[Asked, ...]:
+    """What sbatch reads from the script's directives, its own variables and its arguments; the later counts more.
+
+    Of a heterogeneous job for each component, which is a job of its own to a policy: sbatch hands some options of the
+    first one's on to the others, and its variables and arguments count for all.
+    """
+    words: list[list[str]] = [[]]
+    for word in _directives(script):
+        if word in _NEXT:
+            words.append([])
+        else:
+            words[-1].append(word)
+    above = {option: environ[name] for name, option in _VARIABLES.items() if environ.get(name)}
+    above |= dict(_options(arguments))
+    parts = [dict(_options(each)) for each in words]
+    handed_on = {name: value for name, value in parts[0].items() if name in _HANDED_ON}
+    return tuple(Asked({**handed_on, **part, **above}) for part in parts)
 
 
 def facts(said: Asked, user: str) -> Facts:

@@ -67,6 +67,15 @@ def submitted(policy: Mapping[str, Any], facts: Facts) -> Verdict:
     return replace(found, changes=(*set_here.items(), *caps), because=because)
 
 
+def together(parts: Sequence[Verdict]) -> Verdict:
+    """The verdict on a heterogeneous job, whose components are judged each by itself."""
+    refusals = dict.fromkeys(refusal for part in parts for refusal in part.refusals)
+    changes = dict.fromkeys(change for part in parts for change in part.changes)
+    limits = [part.retries for part in parts if part.retries is not None]
+    because = {about: who for part in reversed(parts) for about, who in part.because.items()}
+    return Verdict(tuple(refusals), tuple(changes), min(limits, default=None), because=because)
+
+
 def judge(rules: Sequence[Mapping[str, Any]], facts: Facts) -> Verdict:
     """What all the rules say of these facts; the strictest limit counts."""
     refusals: list[Refusal] = []

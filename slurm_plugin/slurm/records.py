@@ -45,7 +45,7 @@ _REASON = re.compile(r"^   Reason=(.*?)(?: \[([^\[\] ]*)@([0-9T:-]+)\])? *$", re
 _COMMENT = re.compile(r"^   Comment=(.*?)(?=\n   \w+=|\s*\Z)", re.MULTILINE | re.DOTALL)
 # slurm_submit_batch_job's answer as sbatch prints it for --test-only; 26.05 has a word more behind the time.
 _FORECAST = re.compile(
-    r"^sbatch: Job \d+ to start at (?P<start>\S+)(?: \w+)? using \d+ processors on nodes (?P<nodes>\S+)"
+    r"^sbatch: Job \d+ to start at (?P<start>\S+)(?: \w+)? using \d+ processors on (?:nodes )?(?P<nodes>\S+)"
     r"(?: in partition (?P<partition>\S+))?$",
     re.MULTILINE | re.ASCII,
 )

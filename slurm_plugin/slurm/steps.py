@@ -98,12 +98,14 @@ def answering_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in _NO_ANSWERS}
 
 
-def beside(argv: Sequence[str], job_id: int, node: str, *, terminal: bool) -> list[str]:
+def beside(argv: Sequence[str], job_id: int, node: str, *, terminal: bool, group: int | None = None) -> list[str]:
     """The words that run `argv` once on a node of a job that runs, beside whatever it runs there, from any machine.
 
     Without --overlap the step would wait for the one that is there to end. `terminal`: the task gets one of its own.
+    `group`: that of the node in a heterogeneous job, which has the number of its first one.
     """
     step = ["srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mpi=none"]
+    step += [f"--het-group={group}"] if group is not None else []
     return [*step, "--export=ALL", "--chdir=/", *(["--pty"] if terminal else []), "--", *argv]
 
 

@@ -1,20 +1,28 @@
 """The parts of a spec that have keys of their own."""
 
 from pathlib import PurePosixPath
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurm_plugin.spec.kinds import (
+    Constraint,
     Count,
+    Cpus,
     Directory,
+    Exclusive,
+    Fewest,
     FilePath,
     FilePaths,
+    HostList,
+    Licenses,
     MailTypes,
+    Memory,
     Messages,
     Name,
     Retries,
     Word,
+    Words,
     YesNo,
 )
 
@@ -81,6 +89,29 @@ class Logs(Part, frozen=True):
     def apart(self) -> bool:
         """Whether a task's output goes anywhere but into the job's log."""
         return self.per != "job"
+
+
+class Group(Part, frozen=True):
+    """One group of nodes of a heterogeneous job. What it does not say is as the job's own keys have it."""
+
+    nodes: Fewest = 1
+    accelerators: Accelerators | None = None
+    cpus: Cpus | None = None
+    memory: Memory | None = None
+    partition: Words | None = None
+    account: Word | None = None
+    qos: Words | None = None
+    constraint: Constraint | None = None
+    nodelist: HostList | None = None
+    exclude: HostList | None = None
+    reservation: Words | None = None
+    licenses: Licenses | None = None
+    exclusive: Exclusive | None = None
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What it says itself."""
+        return {name: value for name, value in structs.asdict(self).items() if value is not None}
 
 
 class Mail(Part, frozen=True, kw_only=True):

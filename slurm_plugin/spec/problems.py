@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin import directive, durations, envfile, validate, yamltext
 from slurm_plugin.modes import MODES, command
-from slurm_plugin.spec import passed, resources
+from slurm_plugin.spec import groups, passed, resources
 from slurm_plugin.spec.kinds import MAIL_TYPES, joined
 from slurm_plugin.spec.parts import ANNOTATED_RETRIES, ANNOTATED_UNCONDITIONAL, TensorFlow
 from slurm_plugin.spec.record import Spec
@@ -48,7 +49,8 @@ def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | Non
     if spec.any_of and spec.array:
         yield Problem(("any_of",), "found it with `array`, each task of which runs; leave one of the two out")
     yield from _recovery_problems(spec)
-    yield from _resource_problems(spec)
+    yield from groups.problems(spec, fields)
+    yield from _component_problems(spec)
     yield from passed.problems(spec.sbatch, known)
     yield from _file_problems(spec)
     for name, value in spec.env.items():
@@ -64,11 +66,21 @@ def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | Non
         yield Problem((*where, ANNOTATED_UNCONDITIONAL), text)
 
 
+def _component_problems(spec: Spec) -> Iterator[Problem]:
+    """What is wrong with the resources of the job, or of each of its groups."""
+    for number, part in enumerate(spec.components):
+        own = spec.groups[number].said if spec.groups else ()
+        for each in _resource_problems(part):
+            yield replace(each, path=(groups.KEY, str(number), *each.path)) if each.path[0] in own else each
+
+
 def _resource_problems(spec: Spec) -> Iterator[Problem]:
     """What sbatch could not read from a script, or would read otherwise than it was meant."""
     for place, _, value in resources.asked(spec):
         if place[0] != passed.KEY and (found := directive.unreadable(str(value or ""))):
             yield Problem(place, f"found {found} in it; accepted: {directive.ACCEPTED}")
+    if spec.accelerators.gpu and spec.accelerators.npu:
+        yield Problem(("accelerators",), "found gpu and npu; accepted: one kind, as each has its slots")
     if spec.accelerators.type and not spec.accelerators.count:
         yield Problem(("accelerators", "type"), "found it without a number; give `gpu: N` or `npu: N` beside it")
     for key in ("nodelist", "exclude"):
@@ -152,12 +164,13 @@ def _mode_problems(spec: Spec) -> Iterator[Problem]:
     for key in ("tensorflow", "ascend"):
         if getattr(spec, key) is not None and spec.mode != key:
             yield Problem((key,), f"found it in mode {spec.mode}; only mode {key} accepts it")
-    if spec.accelerators.gpu and spec.accelerators.npu:
-        yield Problem(("accelerators",), "found gpu and npu; accepted: one kind, as each has its slots")
     if spec.mode != "tensorflow":
         return
     members = spec.tensorflow or TensorFlow()
-    tasks = spec.least * (spec.slots if spec.launch == "task" else 1)
+    if spec.groups:
+        tasks = sum(each.nodes * (each.slots if spec.launch == "task" else 1) for each in spec.components)
+    else:
+        tasks = spec.least * (spec.slots if spec.launch == "task" else 1)
     no_workers = members.ps + (members.chief == "yes") + (members.evaluator == "yes")
     if no_workers >= tasks:
         text = f"found {no_workers} servers, chief and evaluator in {tasks} task(s); accepted: fewer, one is a worker"

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from slurm_plugin import commandline, durations
+from slurm_plugin.modes import Group as GroupShape
 from slurm_plugin.modes import Options, Shape
 from slurm_plugin.spec import othernames
 from slurm_plugin.spec.kinds import (
@@ -34,7 +35,7 @@ from slurm_plugin.spec.kinds import (
     Words,
     YesNo,
 )
-from slurm_plugin.spec.parts import Accelerators, Ascend, Hooks, Logs, Mail, Metadata, Part, StageIn, TensorFlow
+from slurm_plugin.spec.parts import Accelerators, Ascend, Group, Hooks, Logs, Mail, Metadata, Part, StageIn, TensorFlow
 
 ARRAY_OUTPUT: Final = "%x-%A_%a.out"  # in place of the default where there are many tasks
 Flags: TypeAlias = Annotated[
@@ -56,6 +57,7 @@ class Spec(Part, frozen=True, kw_only=True):
     mode: ModeName
     nodes: Nodes = 1
     accelerators: Accelerators = Accelerators()
+    groups: tuple[Group, ...] = ()
     cpus: Cpus | None = None
     memory: Memory | None = None
     time: str | None = None
@@ -109,6 +111,11 @@ class Spec(Part, frozen=True, kw_only=True):
         return othernames.meant(key)
 
     @property
+    def components(self) -> tuple["Spec", ...]:
+        """Each of its groups as a job of its own; itself without groups."""
+        return tuple(structs.replace(self, groups=(), **each.said) for each in self.groups) or (self,)
+
+    @property
     def slots(self) -> int:
         """Processes that a node has room for: its accelerators, 1 without any (row C1)."""
         return self.accelerators.count or 1
@@ -153,4 +160,12 @@ class Spec(Part, frozen=True, kw_only=True):
             table=cards.table == "yes",
             messages=cards.messages,
         )
-        return Shape(self.nodes, self.slots, self.launch, env=frozenset(self.env), options=options)
+        groups = tuple(GroupShape(each.nodes, each.slots, each.cpus) for each in self.components)
+        return Shape(
+            nodes=sum(each.nodes for each in groups),
+            slots=groups[0].slots,
+            launch=self.launch,
+            env=frozenset(self.env),
+            options=options,
+            groups=groups if self.groups else (),
+        )

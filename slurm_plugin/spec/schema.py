@@ -22,6 +22,7 @@ MEANS: Final[Mapping[str, str]] = {
     "mode": "How the command is launched",
     "nodes": "How many nodes",
     "accelerators": "Of each node; as many processes are started there",
+    "groups": "Nodes of several kinds in one job; the first group has the batch script and rank 0",
     "cpus": "CPUs for each process",
     "memory": "Of each node",
     "time": "The longest it may run: 90s, 30m, 4h, 2d, or as sbatch has it",

@@ -50,7 +50,9 @@ class Job:
     def show(self, *fields: str) -> list[str]:
         """squeue's fields (-o letters) of the job, in any state."""
         form = "\t".join(f"%{field}" for field in fields)
-        return self.box.run(["squeue", "-h", "-t", "all", "-j", str(self.id), "-o", form]).stdout[:-1].split("\t")
+        out = self.box.run(["squeue", "-h", "-t", "all", "-j", str(self.id), "-o", f"%i\t{form}"]).stdout
+        rows = [line for line in out.splitlines() if line.startswith(f"{self.id}+0\t")]  # of a heterogeneous job
+        return (rows[0] if rows else out[:-1]).split("\t")[1:]
 
     @property
     def state(self) -> str:
@@ -95,9 +97,10 @@ class Job:
 
 
 def submit(box: Sandbox, name: str, *, made: bool = False, **spec: Any) -> Job:
-    """Submit a job of alice's with a workdir of its own, which may have been made before."""
+    """Submit a job of alice's with a workdir of its own, which may have been made before; a key of None is left out."""
     directory = box.home("alice") / name if made else workdir(box, name)
     fields = {"name": name, "mode": "pytorch", "nodes": 2, "accelerators": {"gpu": 4}, "output": "job.out", **spec}
+    fields = {key: value for key, value in fields.items() if value is not None}
     (directory / "job.yaml").write_text(yaml.safe_dump(fields), encoding="utf-8")
     inside = f"/home/alice/{name}"
     said = box.run(["sh", "-c", f"cd {inside} && exec slurm-plugin submit --json job.yaml"])

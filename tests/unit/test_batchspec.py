@@ -167,3 +167,12 @@ def test_a_deployed_copy_says_what_is_missing() -> None:
     assert done.returncode == 3
     assert "pip install slurm_plugin" in done.stderr
     assert "render --batch does" in done.stderr
+
+
+def test_a_job_of_several_kinds_of_nodes_is_refused() -> None:
+    """sbatch's lines above the spec are one job of one kind."""
+    grouped = spec("name: a\nmode: pytorch\ncommand: ./a.out\ngroups: [{}, {nodes: 2}]\n")
+    with pytest.raises(UsageError, match="found groups, and such a script is a job of one kind of nodes"):
+        made(grouped, TEXT, COMMAND, "a.yaml")
+    with pytest.raises(UsageError, match="found groups, and sbatch was given a job of one kind of nodes"):
+        fitted(grouped, {}, FITS)

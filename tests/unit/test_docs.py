@@ -172,7 +172,7 @@ def test_the_policy_that_is_shown(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0])
     policy = language.compiled(siteconfig.load(tmp_path / "site.yaml").policy)
     command, *said = re.findall(r"```console\n\$ sbatch (.*?)\n```", text, re.DOTALL)[0].splitlines()
-    asked = facts.asked("", shlex.split(command), {})
+    (asked,) = facts.asked("", shlex.split(command), {})
     verdict = judge.submitted(policy, facts.facts(asked, "ada"))
     assert [line.removeprefix("sbatch: error: ") for line in said[:-1]] == [each.text for each in verdict.refusals]
 

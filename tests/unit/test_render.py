@@ -51,6 +51,11 @@ SCRIPTS = {
         b"logs: {per: rank, label: yes}\n",
         HOME,
     ),
+    "pytorch-groups": (
+        b"name: actors\nmode: pytorch\nlaunch: task\ntime: 1h\ncommand: python train.py\ngroups:\n"
+        b"- {nodes: 1, partition: cpu, cpus: 32}\n- {nodes: 4, accelerators: {gpu: 8}}\n",
+        HOME,
+    ),
     "single": (b"name: one\nmode: single\nopen_mode: truncate\ncommand: ./a.out\n", HOME),
     "mpich": (b"name: ring\nmode: mpich\nnodes: 2\nmodules: [gcc/12.2.0, mpich]\ncommand: ./a.out 3\n", HOME),
     "intelmpi": (b"name: ring\nmode: intelmpi\nnodes: 2\ncommand: ./a.out 3\n", HOME),

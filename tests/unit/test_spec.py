@@ -10,9 +10,9 @@ from slurm_plugin.spec import Accelerators, Spec, load
 from slurm_plugin.yamltext import MAX_BYTES
 
 KEYS = (
-    "name, extends, mode, nodes, accelerators, cpus, memory, time, partition, account, qos, constraint, nodelist,"
-    " exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch, command,"
-    " env, env_file, modules, stage_in, hooks, workdir, output, error, open_mode, logs, checkpoint, retries,"
+    "name, extends, mode, nodes, accelerators, groups, cpus, memory, time, partition, account, qos, constraint,"
+    " nodelist, exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch,"
+    " command, env, env_file, modules, stage_in, hooks, workdir, output, error, open_mode, logs, checkpoint, retries,"
     " queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout, hold_on_failure, infiniband, launch,"
     " tensorflow, ascend, prechecks, metadata, any_of"
 )

@@ -113,6 +113,9 @@ def test_task_prolog_system_calls(task: Task, file: str | None, more: int) -> No
         "7.0.0 ",
         "7.0.0\n",
         "7.0.*",
+        "8.0.0:../../x",
+        "8.0.0:9.0.0",
+        ":",
         "$(touch x)",
         "\uff17",
     ],
@@ -122,6 +125,12 @@ def test_task_prolog_of_another_step(task: Task, launch: str | None) -> None:
     task.file(EXPORTS)
     task.file("echo traversed\n", launch="../../x")
     assert task(launch) == SILENT
+
+
+def test_task_prolog_of_one_of_several_groups(task: Task) -> None:
+    """A heterogeneous job has a directory for each group, and a node that of its own."""
+    task.file(EXPORTS, launch="8.0.0")
+    assert task("7.0.0:8.0.0:9.0.0", SLURM_NODEID="3") == (0, PRINTED, "")
 
 
 def test_task_prolog_without_a_file(task: Task) -> None:

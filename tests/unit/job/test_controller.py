@@ -127,3 +127,20 @@ def test_not_for_a_node_that_is_back() -> None:
     door = FakeSlurm(RUNNING._replace(nodes="n[1-3]"))
     door.known_nodes = {"n2": node("n2", "ALLOCATED")}
     assert gone(door, timeout="300 sec") == (False, [controller.LOOK_S] * 2)
+
+
+def test_nodes_that_our_prolog_has_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """To one of these jobs, and to no other; a controller that is away blames no node."""
+    what = "slurm_plugin: disk-size shm: 1 MB < 1 GB"
+    door = fakes.FakeSlurm(
+        nodes=(
+            node("n1", "IDLE", "DRAIN", reason=f"{what} [job 8]"),
+            node("n2", "IDLE", "DRAIN", reason=f"{what} [job 80]"),
+            node("n3", "IDLE", "DRAIN", reason="Prolog error"),
+            node("n4"),
+        )
+    )
+    assert controller.refused(door, ("n1", "n2", "n3", "n4"), (7, 8)) == {"n1": "disk-size shm: 1 MB < 1 GB"}
+    door.refusals["nodes", None] = 1
+    assert controller.refused(door, ("n1", "n4"), (7, 8)) == {}
+    assert "could not read the nodes" in capsys.readouterr().out

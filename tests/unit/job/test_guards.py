@@ -73,6 +73,20 @@ def test_ask(machine: Machine, start: Start) -> None:
         assert complaint == ""
 
 
+def test_the_groups_of_a_heterogeneous_job(machine: Machine) -> None:
+    """Each has a step of its own, whose stdin all its tasks hear; one that ends is the end of them all."""
+    words = command(machine.job_id, machine.directory)
+    guards = Guards(words, THREE, machine.environ, groups=[["n1"], ["n2", "n3"]], lost_s=LEASE_S)
+    said, _ = guards.ask(question(machine), 20.0, no)
+    assert sorted(said) == ["n1", "n2", "n3"]
+    assert guards.alive
+    (pid,) = machine.pids("n1")
+    os.kill(pid, signal.SIGKILL)
+    assert until(lambda: not guards.alive)
+    guards.close(())
+    assert until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (*machine.pids("n2"), *machine.pids("n3"))))
+
+
 def test_a_node_that_never_answers(machine: Machine, start: Start) -> None:
     """The others' answers count at the deadline; or as soon as we are told to end."""
     (machine.directory / "absent-n2").touch()
@@ -247,7 +261,7 @@ def test_close_where_the_step_has_ended(machine: Machine, start: Start) -> None:
     assert guards.ask(question(machine), 20.0, no)[0]
     guards.arm()
     assert until(lambda: len(guards.drained) == 3)
-    os.kill(guards._process.pid, signal.SIGKILL)
+    os.kill(guards._steps[0].pid, signal.SIGKILL)
     rank = machine.rank()
     assert until(lambda: not guards.alive)
     told = guards.close(THREE)

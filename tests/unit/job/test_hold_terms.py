@@ -46,6 +46,7 @@ RULES = [
     [
         ({}, (7200, "rule all")),
         ({"SLURM_JOB_PARTITION": "debug"}, (600, "rule debug")),
+        ({"SLURM_JOB_PARTITION": "main", "SLURM_JOB_PARTITION_HET_GROUP_1": "debug"}, (600, "rule debug")),
         ({"SLURM_JOB_PARTITION": "main", "SLURM_JOB_USER": "bob", "SLURM_JOB_ACCOUNT": "art"}, (7200, "rule all")),
         ({"SLURM_JOB_PARTITION": "test", "SLURM_JOB_USER": "bob", "SLURM_JOB_ACCOUNT": "BIO"}, (0, "rule none")),
     ],

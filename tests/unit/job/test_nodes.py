@@ -79,7 +79,7 @@ def test_guards_that_have_ended_are_started_again(machine: Machine, start: Start
     """A question needs them. Without a lease there is nothing to wait for."""
     run = start()
     assert not run.ask(request(machine)).none
-    os.kill(run.guards._process.pid, signal.SIGKILL)
+    os.kill(run.guards._steps[0].pid, signal.SIGKILL)
     assert until(lambda: not run.guards.alive)
     assert not run.ask(request(machine)).none
     assert run.fenced_at == 0.0
@@ -88,7 +88,7 @@ def test_guards_that_have_ended_are_started_again(machine: Machine, start: Start
 def test_old_leases_are_waited_for(machine: Machine, start: Start) -> None:
     """Guards whose step was lost end what runs beside them; an attempt that begins before would be theirs too."""
     run = armed(start(), machine)
-    os.kill(run.guards._process.pid, signal.SIGKILL)
+    os.kill(run.guards._steps[0].pid, signal.SIGKILL)
     assert until(lambda: not run.guards.alive)
     rank = machine.rank()
     run.renew()
@@ -152,12 +152,12 @@ def test_wipe_where_it_is_not_sure(machine: Machine, start: Start, monkeypatch: 
 def test_wipe_without_guards(machine: Machine, start: Start) -> None:
     """Others are started, which end what is left; where not one of them answers, nothing is known of any node."""
     run = armed(start(), machine)
-    os.kill(run.guards._process.pid, signal.SIGKILL)
+    os.kill(run.guards._steps[0].pid, signal.SIGKILL)
     assert until(lambda: not run.guards.alive)
     assert run.wipe() == {}
     assert run.fenced_at > time.monotonic()
     machine.srun("#!/bin/sh\nexit 1\n")
-    os.kill(run.guards._process.pid, signal.SIGKILL)
+    os.kill(run.guards._steps[0].pid, signal.SIGKILL)
     assert until(lambda: not run.guards.alive)
     assert run.wipe() == dict.fromkeys(THREE, Health("unknown"))
 

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import hostfiles
 from slurm_plugin.errors import UsageError
-from slurm_plugin.job import network
+from slurm_plugin.job import _parser, network
+from slurm_plugin.job.prepare import Preparation
+from slurm_plugin.job.run import Run
 from slurm_plugin.modes import MODES
 from slurm_plugin.wrapper import features
 from tests.unit.job.preparing import Prepare, hooked
@@ -29,6 +32,30 @@ def test_what_is_asked_of_a_mode_whose_tasks_are_alike(place: Path, prepare: Pre
     hooked(place)
     asked = prepare("--mode=openmpi --slots=1 -- x").question("barrier")
     assert (asked.task_script, asked.check, asked.devices) == ("", False, False)
+
+
+def test_a_heterogeneous_job(place: Path) -> None:
+    """Every node is asked whatever the mode: Slurm starts its script beside prologs of other groups. One launch."""
+    words = ["--mode=pytorch", "--slots=1", "--launch=task", "--group=1,8", "--group=4", "--", "python", "train.py"]
+    options = _parser().parse_args(["supervise", *words])
+    allocation = hostfiles.from_lists("n5,n[1-2]", slots=[1, 4, 4], tasks_per_node="1,4(x2)", job_id=7)
+    run = Run(7, 0, "cpu", allocation, groups=(("n5",), ("n1", "n2")), parts=(7, 8))
+    site = {"run_directory": "/r", "infiniband_partitions": [], "prechecks": {"deadline_s": 3.0}}
+    one = Preparation(options, run, site, {}, print)
+    assert (one.asks, one.question("barrier").directory) == (True, "7.0.0:8.0.0")
+    environ = one.environment("", launched=True)
+    assert (environ["SLURM_PLUGIN_LAUNCH"], environ["WORLD_SIZE"]) == ("7.0.0:8.0.0", "9")
+    assert (environ["SLURM_GPUS_PER_NODE_HET_GROUP_1"], "SLURM_GPUS_PER_NODE_HET_GROUP_0" in environ) == ("4", False)
+    argv = one.launch(environ).argv
+    assert [word for word in argv if word.startswith(("--het", "--ntasks=", ":", "--cpus"))] == [
+        *("--het-group=0", "--ntasks=1", "--cpus-per-task=8", ":", "--het-group=1", "--ntasks=8"),
+    ]
+    hooks = one.hook_step(["slurm-plugin"])
+    assert [word for word in hooks if word.startswith(("--het", "--nodelist", ":"))] == [
+        *("--het-group=0", "--nodelist=n5", ":", "--het-group=1", "--nodelist=n[1-2]"),
+    ]
+    options.mode = "script"
+    assert Preparation(options, run, site, {}, print).asks
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,40 @@ def test_all_of_several_ports_are_free(listen: Callable[[str, int], int]) -> Non
     assert free_port(OWN, 0, 4, is_free) == second
 
 
-def test_a_heterogeneous_job_is_refused() -> None:
-    """Its groups would need steps of their own; half of it must not run as if it were all."""
-    with pytest.raises(UsageError, match="a heterogeneous job: no mode starts one"):
-        from_environment({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_HET_SIZE": "2"}, 1)
+GROUPED = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NODELIST": "n5",
+    "SLURM_TASKS_PER_NODE": "1",
+    "SLURM_HET_SIZE": "2",
+    "SLURM_JOB_ID_HET_GROUP_0": "7",
+    "SLURM_JOB_ID_HET_GROUP_1": "8",
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "n5",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "n[1-2]",
+    "SLURM_TASKS_PER_NODE_HET_GROUP_0": "1",
+    "SLURM_TASKS_PER_NODE_HET_GROUP_1": "4(x2)",
+}
+
+
+def test_a_heterogeneous_job() -> None:
+    """All groups in order, each with its slots and the number that Slurm has for it."""
+    run = from_environment(GROUPED, 1, [1, 4])
+    assert (run.job_id, run.nodes, run.groups) == (7, ("n5", "n1", "n2"), (("n5",), ("n1", "n2")))
+    assert run.parts == (7, 8)
+    assert [(host.slots, host.tasks) for host in run.allocation.hosts] == [(1, 1), (4, 4), (4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("environ", "slots", "words"),
+    [
+        (GROUPED, [], "found a job of 2 groups, and this script is for one of one kind of nodes"),
+        (GROUPED, [1, 4, 4], "found a job of 2 groups, and this script is for one of 3 groups"),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1"}, [1, 4], "found a job of one kind of nodes"),
+    ],
+)
+def test_a_job_of_other_groups_is_refused(environ: dict[str, str], slots: list[int], words: str) -> None:
+    """Half of it must not run as if it were all."""
+    with pytest.raises(UsageError, match=words):
+        from_environment(environ, 1, slots)
 
 
 def test_consecutive_jobs_share_no_port_of_several() -> None:

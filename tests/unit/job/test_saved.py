@@ -53,7 +53,7 @@ def test_what_is_kept(work: Path) -> None:
     found = saved.read(work)
     assert (found.state, found.code, found.phase) == ("running", None, "program")
     assert (found.job, found.restart, found.attempt, found.nodes) == (7, 0, 0, ("n1", "n2"))
-    assert (found.cwd, found.words, found.tasks) == (str(work), ("python", "train.py"), 2)
+    assert (found.cwd, found.words, found.firsts) == (str(work), ("python", "train.py"), (0, 2))
     assert (found.argv[0], found.argv[-2:]) == ("srun", ("python", "train.py"))
     assert found.slurm_plugin[-1] in ("slurm_plugin", "/etc/slurm/slurm_plugin/bin/slurm-plugin")
     assert keeper.ended(5) == 5
@@ -103,7 +103,7 @@ def test_what_is_not_taken(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = work / saved.FILE
     for text in ("", "[]", "{", json.dumps({"v": 1}), json.dumps({"v": 2}), "\xff"):
         file.write_bytes(text.encode("latin1"))
-        with pytest.raises(SavedError, match=r"not as we wrote it|of version 2; accepted: 1"):
+        with pytest.raises(SavedError, match=r"not as we wrote it|of version 1; accepted: 2"):
             saved.read(work)
     keeper = saved.Keeper(work, prepared(work, "--mode=single --slots=1 -- ./a.out"), print)
     keeper.begins("program", GIVEN)
@@ -134,7 +134,7 @@ def test_the_command_on_one_worker(
     work: Path, words: tuple[str, ...], argv: tuple[str, ...], first: tuple[str, ...], second: tuple[str, ...]
 ) -> None:
     """What srun starts on each node can be started there; what starts others only where it was."""
-    made = Saved(7, 0, 0, "program", "failed", 5, ("n1", "n2"), 1, "/", words, argv, {}, (), "", "")
+    made = Saved(7, 0, 0, "program", "failed", 5, ("n1", "n2"), (0, 1), (), "/", words, argv, {}, (), "", "")
     assert (made.here(0), made.here(1)) == (first, second)
 
 

@@ -31,6 +31,12 @@ def test_folder_that_the_prolog_made(tmp_path: Path) -> None:
     assert taskfile.folder(str(tmp_path), "7.0.0") == f"{tmp_path}/jobs/7.0.0/user"
 
 
+def test_folder_of_one_of_several_groups(tmp_path: Path) -> None:
+    """A heterogeneous job has a directory for each group, and a node that of its own."""
+    node_directory.create(str(tmp_path), "8.0.0", uid=os.getuid(), gid=os.getgid())
+    assert taskfile.folder(str(tmp_path), taskfile.joined(["7.0.0", "8.0.0"])) == f"{tmp_path}/jobs/8.0.0/user"
+
+
 def test_folder_without_a_prolog(tmp_path: Path, spare: tuple[str, Path]) -> None:
     """One in /tmp that nobody else may enter; the user's own from before is taken again."""
     directory, path = spare

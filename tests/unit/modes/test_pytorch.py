@@ -1,13 +1,14 @@
 """Mirrors slurm_plugin/modes/pytorch.py: what is launched for a command, and what each task finds."""
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from hostfiles import Allocation, Host
 from hostfiles.pytorch import node_variables, rank_variables
 from slurm_plugin.errors import UsageError
-from slurm_plugin.modes import MODES, Place, Shape
+from slurm_plugin.modes import MODES, Group, Place, Shape
 from slurm_plugin.modes.pytorch import LAUNCHER
 from tests.unit.modes.tasks import exports
 
@@ -99,6 +100,33 @@ def test_every_task_finds_what_hostfiles_says_of_it(launch: str) -> None:
             node_variables(ALLOCATION, task, 29400) if launch == "node" else rank_variables(ALLOCATION, task, 29400)
         )
         assert shared | own == expected
+
+
+GROUPED = Shape(nodes=3, slots=1, groups=(Group(1, 1, 8), Group(2, 4)))
+ONE, TWO = "srun --het-group=0 --nodes=1 ", "--kill-on-bad-exit=1 --export=ALL : --het-group=1 --nodes=2 "
+
+
+def test_a_step_over_the_groups_of_a_heterogeneous_job() -> None:
+    """Each group is told of by itself: its nodes, its tasks, and the CPUs of each task of its own."""
+    end = "--kill-on-bad-exit=1 --export=ALL torchrun x"
+    one_a_node = "--ntasks=1 --ntasks-per-node=1", "--ntasks=2 --ntasks-per-node=1"
+    assert argv("torchrun x", GROUPED) == f"{ONE}{one_a_node[0]} {TWO}{one_a_node[1]} {end}"
+    ranks = "--ntasks=1 --ntasks-per-node=1 --cpus-per-task=8", "--ntasks=8 --ntasks-per-node=4"
+    assert argv("torchrun x", replace(GROUPED, launch="task")) == f"{ONE}{ranks[0]} {TWO}{ranks[1]} {end}"
+    assert "once a node, 1,4 rank(s) each" in PYTORCH.launch(("python", "x.py"), GROUPED).note
+
+
+@pytest.mark.parametrize("launch", ["node", "task"])
+def test_every_task_of_unlike_nodes_finds_what_hostfiles_says_of_it(launch: str) -> None:
+    """SLOTS and LOCAL_WORLD_SIZE are each node's own."""
+    allocation = Allocation((Host("n1", 1, 1), Host("n2", 4, 4), Host("n3", 4, 4), Host("n4", 2, 2)), 17)
+    there = replace(place(launch, allocation), grouped=True)
+    shared, script = PYTORCH.variables(there), PYTORCH.task_script(there)
+    assert not {"SLOTS", "LOCAL_WORLD_SIZE"} & shared.keys()
+    for task in range(allocation.tasks if launch == "task" else 4):
+        node, local = allocation.places[task] if launch == "task" else (task, 0)
+        of = rank_variables if launch == "task" else node_variables
+        assert shared | exports(script, task, node, local) == of(allocation, task, 29400)
 
 
 def test_unlike_numbers_of_tasks_are_refused() -> None:

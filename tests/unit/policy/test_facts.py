@@ -23,7 +23,7 @@ echo
 
 def test_what_counts() -> None:
     """The script's directives above its first command, then sbatch's variables, then arguments."""
-    said = facts.asked(SCRIPT, (), {})
+    (said,) = facts.asked(SCRIPT, (), {})
     assert said.options == {
         "job-name": "a",
         "partition": "debug,gpu",
@@ -32,13 +32,51 @@ def test_what_counts() -> None:
         "account": "bio",
         "comment": "[sp1;retries=3]",
     }
-    said = facts.asked(SCRIPT, ("--time=5", "-q", "high"), {"SBATCH_PARTITION": "long", "SBATCH_TIMELIMIT": "7"})
+    (said,) = facts.asked(SCRIPT, ("--time=5", "-q", "high"), {"SBATCH_PARTITION": "long", "SBATCH_TIMELIMIT": "7"})
     assert (said.get("partition"), said.get("time"), said.get("qos"), said.get("account")) == (
         "long",
         "5",
         "high",
         "bio",
     )
+
+
+HETEROGENEOUS = """#!/bin/bash
+#SBATCH --partition=cpu --nodes=1 --account=bio -t 90
+#SBATCH hetjob
+#SBATCH --nodes=4 --account=chem
+#SBATCH hetjob
+#SBATCH --partition=gpu
+"""
+
+
+def test_each_component_of_a_heterogeneous_job() -> None:
+    """sbatch hands account and time on, partition and nodes not; its variables and arguments count for all."""
+    found = [dict(said.options) for said in facts.asked(HETEROGENEOUS, (), {})]
+    assert found == [
+        {"partition": "cpu", "nodes": "1", "account": "bio", "time": "90"},
+        {"nodes": "4", "account": "chem", "time": "90"},
+        {"partition": "gpu", "account": "bio", "time": "90"},
+    ]
+    found = [dict(said.options) for said in facts.asked(HETEROGENEOUS, ("-t5",), {"SBATCH_PARTITION": "all"})]
+    assert [(each["partition"], each["time"]) for each in found] == [("all", "5")] * 3
+
+
+def test_a_policy_judges_each_component() -> None:
+    """One that is refused is enough, with each reason once; the fewest restarts count."""
+    rules = (
+        Rule("gpu", when=Names(partition=("gpu",)), limit=Limit(nodes=2, retries=1)),
+        Rule("all", limit=Limit(nodes=3, retries=5)),
+    )
+    policy = language.compiled(Policy(rules=rules))
+    text = "#SBATCH --partition=cpu --nodes=4\n#SBATCH hetjob\n#SBATCH --partition=gpu --nodes=4\n"
+    parts = [judge.submitted(policy, facts.facts(said, "alice")) for said in facts.asked(text, (), {})]
+    whole = judge.together(parts)
+    assert [refusal.text for refusal in whole.refusals] == [
+        "slurm_plugin: rule all: nodes: found 4; accepted: up to 3",
+        "slurm_plugin: rule gpu (partition gpu): nodes: found 4; accepted: up to 2",
+    ]
+    assert whole.retries == 1
 
 
 @pytest.mark.parametrize(

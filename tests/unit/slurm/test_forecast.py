@@ -25,6 +25,12 @@ def test_said(text: str) -> None:
     assert records.forecast(text) == Forecast(START, "n[1-2]", "main")
 
 
+def test_said_of_a_heterogeneous_job() -> None:
+    """The nodes of all components, and no partition."""
+    text = "sbatch: Job 9 to start at 2026-11-21T23:40:35 using 5 processors on n[1-2]\n"
+    assert records.forecast(text) == Forecast(START, "n[1-2]")
+
+
 @pytest.mark.parametrize("text", ["", "sbatch: Job 1 to start at\n", SAID.replace("2026-", "")])
 def test_not_said(text: str) -> None:
     """Nothing is made of what is not there."""

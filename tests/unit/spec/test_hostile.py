@@ -25,6 +25,7 @@ ALLOWED = {
     "error",
     *("account", "array", "begin", "constraint", "deadline", "dependency", "exclude", "exclusive", "gres", "licenses"),
     *("mail-type", "mail-user", "mem", "nodelist", "partition", "qos", "reservation", "signal", "time", "wckey"),
+    "hetjob",
 }
 
 
