@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin import directive, durations, envfile, validate, yamltext

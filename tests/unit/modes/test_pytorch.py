@@ -1,7 +1,6 @@
 """Mirrors slurm_plugin/modes/pytorch.py: what is launched for a command, and what each task finds."""
 
 import shlex
-from dataclasses import replace
 
 import pytest
 
@@ -112,7 +111,7 @@ def test_a_step_over_the_groups_of_a_heterogeneous_job() -> None:
     one_a_node = "--ntasks=1 --ntasks-per-node=1", "--ntasks=2 --ntasks-per-node=1"
     assert argv("torchrun x", GROUPED) == f"{ONE}{one_a_node[0]} {TWO}{one_a_node[1]} {end}"
     ranks = "--ntasks=1 --ntasks-per-node=1 --cpus-per-task=8", "--ntasks=8 --ntasks-per-node=4"
-    assert argv("torchrun x", replace(GROUPED, launch="task")) == f"{ONE}{ranks[0]} {TWO}{ranks[1]} {end}"
+    assert argv("torchrun x", GROUPED._replace(launch="task")) == f"{ONE}{ranks[0]} {TWO}{ranks[1]} {end}"
     assert "once a node, 1,4 rank(s) each" in PYTORCH.launch(("python", "x.py"), GROUPED).note
 
 
@@ -120,7 +119,7 @@ def test_a_step_over_the_groups_of_a_heterogeneous_job() -> None:
 def test_every_task_of_unlike_nodes_finds_what_hostfiles_says_of_it(launch: str) -> None:
     """SLOTS and LOCAL_WORLD_SIZE are each node's own."""
     allocation = Allocation((Host("n1", 1, 1), Host("n2", 4, 4), Host("n3", 4, 4), Host("n4", 2, 2)), 17)
-    there = replace(place(launch, allocation), grouped=True)
+    there = place(launch, allocation)._replace(grouped=True)
     shared, script = PYTORCH.variables(there), PYTORCH.task_script(there)
     assert not {"SLOTS", "LOCAL_WORLD_SIZE"} & shared.keys()
     for task in range(allocation.tasks if launch == "task" else 4):

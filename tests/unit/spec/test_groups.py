@@ -50,24 +50,15 @@ def test_each_group_is_asked_for_whole() -> None:
     found = [(".".join(line.key), line.text) for line in lines(spec(), HOME) if line.text.startswith("#SBATCH")]
     between = found.index(("groups.1", "#SBATCH hetjob"))
     first, second = found[:between], found[between + 1 :]
+    jobs = {"name", "workdir", "output", "open_mode", "retries"}
     assert {key for key, _ in first} == {
-        *(
-            "name",
-            "groups.0.nodes",
-            "accelerators",
-            "groups.0.cpus",
-            "groups.0.partition",
-            "workdir",
-            "output",
-            "retries",
-        ),
-        "",
+        *jobs,
+        "accelerators",
+        *(f"groups.0.{key}" for key in ("nodes", "cpus", "partition")),
     }
-    assert {key for key, _ in second} == {
-        *("name", "groups.1.nodes", "groups.1.accelerators", "groups.1.exclude", "workdir", "output", "retries", ""),
-    }
-    for key in ("name", "workdir", "output", "retries", ""):
-        assert [each for each in first if each[0] == key] == [each for each in second if each[0] == key] != []
+    assert {key for key, _ in second} == {*jobs, *(f"groups.1.{key}" for key in ("nodes", "accelerators", "exclude"))}
+    for key in jobs:
+        assert [each for each in first if each[0] == key] == [each for each in second if each[0] == key]
     assert ("groups.1.exclude", "#SBATCH --exclude=n1,n2") in second
 
 
