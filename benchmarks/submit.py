@@ -3,12 +3,12 @@
     .venv/bin/python benchmarks/submit.py [--rounds 60] [--only wrapper|render|rate]
 
 render: CPU of `render` and `submit --dry-run` beside submitit making a comparable script; limit 1.3 times that. rate:
-submissions a second with our job_submit.lua and a policy beside those without; limit 95 %. wrapper: beside raw sbatch,
-on a sandbox of its own, inside the controller's machine. Each round submits the same held job in every way, in an order
-of its own, and cancels it: with sbatch, and with the deployed command under sbatch's name, for a script without
-features, for one on stdin, and for one with features. CPU is of the process and its children, from the start to the
-end. Medians, what ours add, and their ratio to sbatch; limit 60 ms of CPU more, and the time is as
-long only on a machine that has nothing else to do. Exits 1 where a limit is missed.
+submissions a second with our job_submit.lua and a policy beside those without, and slurmctld's CPU; limit 95 %.
+wrapper: beside raw sbatch, on a sandbox of its own, inside the controller's machine. Each round submits the same held
+job in every way, in an order of its own, and cancels it: with sbatch, and with the deployed command under sbatch's
+name, for a script without features, for one on stdin, and for one with features. CPU is of the process and its
+children, from the start to the end. Medians, what ours add, and their ratio to sbatch; limit 60 ms of CPU more, and the
+time is as long only on a machine that has nothing else to do. Exits 1 where a limit is missed.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """The command line: one click group; each command is a module, imported when it is asked for."""
 
+import gc
 import importlib
 import sys
 
@@ -67,7 +68,10 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             ctx.fail(_no_command(cmd_name))
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        gc.disable()  # what is imported stays: nobody need look through it for garbage, neither now nor at the end
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        gc.freeze()
+        gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
