@@ -7,7 +7,7 @@ from slurm_plugin.spec.passed import KEY_OF
 _GPUS, _SCRIPT = "accelerators: {gpu: N}, those of each node", "command, or mode: script for a script of your own"
 # Words in the form that `meant` compares -> what to write here.
 WORDS: Final = {
-    **{flag.replace("-", "_"): key for flag, key in KEY_OF.items() if flag != key},
+    **{flag.replace("-", "_"): key for flag, key in KEY_OF.items() if flag.replace("-", "_") != key},
     **dict.fromkeys(("gpu", "gpus", "gres", "gpus_per_node", "num_gpus", "gpus_per_task", "devices"), _GPUS),
     **dict.fromkeys(("npu", "npus"), "accelerators: {npu: N}, those of each node"),
     **dict.fromkeys(
@@ -25,6 +25,9 @@ WORDS: Final = {
     **dict.fromkeys(("job_name", "jobname", "title"), "name"),
     **dict.fromkeys(("chdir", "cwd", "working_dir", "working_directory", "work_dir"), "workdir"),
     **dict.fromkeys(("log", "stdout", "logfile", "log_file"), "output"),
+    **dict.fromkeys(("stderr", "errors", "error_file"), "error"),
+    **dict.fromkeys(("env_files", "dotenv"), "env_file"),
+    **dict.fromkeys(("module", "module_load"), "modules"),
     **dict.fromkeys(("queue", "partitions"), "partition"),
     **dict.fromkeys(("email", "mail_user", "mail_type"), "mail: {user: ..., type: ...}"),
     **dict.fromkeys(("framework", "backend", "launcher", "kind"), "mode"),
