@@ -11,7 +11,8 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES
 
 VALUES = {
-    "directives": ("--nodes=2", "--time=5"), "job": "j", "mode": "single", "nodes": 2, "slots": 1, "source": "JOB.yaml",
+    "directives": ("--nodes=2", "--time=5"), "job": "j", "mode": "single", "nodes": 2, "slots": 1,
+    "size": "2 x 1", "source": "JOB.yaml",
     "cpus": "",
     "modules": "",
     "env": (("A", "two\nlines"),), "workdir": "/w", "note": "", "launch": "", "slurm_plugin": "/bin/slurm-plugin",
