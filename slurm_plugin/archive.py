@@ -37,6 +37,7 @@ NODE_SIDE: Final = (
     "cap.py",
     "comment.py",
     "compiled.py",
+    "container.py",
     "decide.py",
     "durations.py",
     "envfile.py",

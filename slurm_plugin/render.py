@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
 
-from slurm_plugin import asked, durations, templates
+from slurm_plugin import asked, container, durations, templates
 from slurm_plugin.directive import directive
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, Shape
@@ -63,9 +63,11 @@ def _template(spec: Spec) -> str:
 
 def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
     """What a template may name."""
-    shape = spec.shape._replace(root=site.root)
-    launch = MODES[spec.mode].launch(spec.words, shape)
     workdir = working_directory(spec, site)
+    shape = spec.shape._replace(root=site.root)
+    if shape.container:
+        shape = shape._replace(container=shape.container.placed(workdir))
+    launch = MODES[spec.mode].launch(spec.words, shape)
     return {
         "directives": tuple(directives(spec, workdir)),
         "job": spec.name,
@@ -126,6 +128,8 @@ def _options(spec: Spec, shape: Shape) -> Iterator[str]:
         yield from () if shape.options.table else ("--no-table",)
     if spec.any_of:
         yield "--any-of"
+    if spec.contained:
+        yield from container.options(spec.contained)
     yield from asked.options(spec)
 
 

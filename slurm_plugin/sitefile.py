@@ -1,5 +1,5 @@
 """What a submission reads of the site's own file, `/etc/slurm/slurm_plugin.yaml`: the rules, the presets, the command,
-where data is copied to.
+where data is copied to, what containers are run by.
 
 The rest of it is for nodes and hooks (slurm_plugin.siteconfig): it takes a `render` 12 ms, and a mistake in it stops
 who deploys it, not who submits.
@@ -18,6 +18,7 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.policy import language
 from slurm_plugin.policy.language import Policy
 from slurm_plugin.spec import presets
+from slurm_plugin.spec.kinds import Runtime
 from slurm_plugin.validate import Problem
 from slurm_plugin.yamltext import Document
 
@@ -40,6 +41,12 @@ class StageIn(Record, frozen=True):
     keep: str = "7d"  # since a job used a copy last
 
 
+class Containers(Record, frozen=True):
+    """Containers of jobs."""
+
+    runtime: Runtime | None = None  # for an image whose form does not say
+
+
 class SubmitConfig(Record, frozen=True):
     """What of the site file a submission depends on."""
 
@@ -47,6 +54,7 @@ class SubmitConfig(Record, frozen=True):
     presets: Mapping[str, Mapping[str, Any]] = {}  # what a spec may extend: name -> keys of a spec
     command: PlainPath = f"{DEFAULT_ROOT}/bin/slurm-plugin"
     stage_in: StageIn = StageIn()
+    container: Containers = Containers()
 
 
 def load(path: Path | None = None) -> SubmitConfig:

@@ -2,7 +2,7 @@
 
 import os
 import pwd
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from slurm_plugin import envfile, render, token
 from slurm_plugin import own_command as ours
-from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.container import IMAGE_FLAG, PYXIS
+from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.policy import facts, judge, language
 from slurm_plugin.sitefile import SubmitConfig
 from slurm_plugin.slurm import Slurm, SlurmError
@@ -128,6 +129,16 @@ def check_data(spec: Spec, site: render.Site, config: SubmitConfig) -> None:
     for name, path in render.staged(spec, site):
         if os.path.isdir(os.path.dirname(path)) and not os.path.exists(path):  # noqa: PTH110, PTH112, PTH120
             raise UsageError(f"stage_in: {name}: found no {path}\n  give a file or a directory that the nodes can read")
+
+
+def check_runtime(specs: Sequence[Spec], takes: Callable[[str], bool | None]) -> None:
+    """Raise MissingError for a container of pyxis's where this machine's srun, asked by `takes`, does not have it."""
+    wanted = any(spec.contained and spec.contained.runtime == PYXIS for spec in specs)
+    if wanted and takes(IMAGE_FLAG) is False:
+        raise MissingError(
+            f"container: runtime pyxis: this machine's srun has no --{IMAGE_FLAG}; see: srun --help\n"
+            "  give it an image of apptainer's, or submit where the cluster's own srun is"
+        )
 
 
 def here(config: SubmitConfig) -> render.Site:

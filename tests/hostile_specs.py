@@ -87,6 +87,10 @@ KEYS = {
     **{
         f"a group's {key}": lambda text, key=key: _group({key: text}) for key in ("partition", "constraint", "nodelist")
     },
+    "container.image": lambda text: {"container": {"image": text, "runtime": "apptainer"}},
+    "container.image of pyxis": lambda text: {"launch": "task", "container": {"image": text, "runtime": "pyxis"}},
+    "container.mounts": lambda text: {"container": {"image": "a.sif", "mounts": [text]}},
+    "container.workdir": lambda text: {"container": {"image": "a.sif", "workdir": text}},
     "a key": lambda text: {text: "1"},
 }
 _PLAIN = (

@@ -91,6 +91,7 @@ def submit(spec_file: str, config: Path | None, *, dry_run: bool, wait: bool, as
     for spec in specs:
         submission.check_files(spec, site)
         submission.check_data(spec, site, settings)
+    submission.check_runtime(specs, _srun_takes)
     if len(jobs) > 1:
         return _alternatives(jobs, logs, wait=wait, as_json=as_json)
     job_id = submission.send(jobs[0], connect(patience_s=CONTROLLER_AWAY_S))
@@ -152,6 +153,13 @@ def _wait(slurm: Slurm, job_id: int, logs: Callable[[int], str], *, as_json: boo
     return 1
 
 
+def _srun_takes(flag: str) -> bool | None:
+    """Whether the srun of this machine has a flag."""
+    from slurm_plugin.slurm import steps  # noqa: PLC0415 - for containers of pyxis alone
+
+    return steps.takes(flag)
+
+
 def _flags(names: Sequence[str]) -> Mapping[str, str]:
     """What the sbatch of this machine has."""
     return connect().sbatch_flags(names)
@@ -172,7 +180,8 @@ def read_specs(spec_file: str, site: sitefile.SubmitConfig, known: Known) -> tup
 
 def load_specs(data: bytes, spec_file: str, site: sitefile.SubmitConfig, known: Known) -> tuple[Spec, ...]:
     """The same of what was read."""
-    return load_all(data, "<stdin>" if spec_file == "-" else spec_file, presets=site.presets, known=known)
+    name, runtime = "<stdin>" if spec_file == "-" else spec_file, site.container.runtime or ""
+    return load_all(data, name, presets=site.presets, known=known, runtime=runtime)
 
 
 def read_file(spec_file: str) -> bytes:

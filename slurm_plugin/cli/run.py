@@ -29,7 +29,9 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
     if arguments:
         raise UsageError(f"found {arguments[0]!r} behind the spec: it takes no arguments; write them into `command:`")
     data, config = jobs.read_file(spec_file), sitefile.load()
-    spec, keys = specs.one(specs.keyed(data, "JOB.yaml", presets=config.presets), "JOB.yaml")
+    runtime = config.container.runtime or ""
+    found = specs.keyed(data, "JOB.yaml", presets=config.presets, runtime=runtime)
+    spec, keys = specs.one(found, "JOB.yaml")
     directory = str(Path.cwd().resolve())
     spec = batchspec.fitted(spec, keys, batchspec.given(os.environ, directory, _told(), data))
     site = rendering.Site(directory, submit.own_command(config), root=os.geteuid() == 0)

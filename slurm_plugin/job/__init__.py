@@ -10,6 +10,7 @@ import sys
 import time
 
 from hostfiles import HostfileError
+from slurm_plugin import container
 from slurm_plugin.errors import SlurmPluginError
 
 HEARD_S = 0.5  # srun, which ends all tasks when one fails, may lose what this one wrote last
@@ -84,7 +85,9 @@ def group(text: str) -> tuple[int, int | None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slurm-plugin job", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    supervise = verbs.add_parser("supervise", help="check the nodes, launch the command, decide what follows")
+    supervise = container.arguments(
+        verbs.add_parser("supervise", help="check the nodes, launch the command, decide what follows")
+    )
     supervise.add_argument("--mode", required=True, help="how the command is launched (docs/modes.md)")
     supervise.add_argument("--launch", choices=("node", "task"), default="node", help="what one task is")
     supervise.add_argument("--slots", type=int, default=0, help="slots of every node in hostfiles; 0: its accelerators")

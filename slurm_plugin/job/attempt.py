@@ -9,11 +9,12 @@ from typing import Final
 import prechecks
 from hostfiles import nodelist
 from slurm_plugin import envfile
+from slurm_plugin.container import PYXIS
 from slurm_plugin.decide import BAD, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
 from slurm_plugin.errors import UsageError
-from slurm_plugin.job import barrier, controller, itself, part, prestart, progress, saved, stage_in
+from slurm_plugin.job import barrier, contained, controller, itself, part, prestart, progress, saved, stage_in
 from slurm_plugin.job.guards import Guards
-from slurm_plugin.job.launch import as_a_shell
+from slurm_plugin.job.launch import NOT_FOUND, as_a_shell
 from slurm_plugin.job.log import say
 from slurm_plugin.job.nodes import WIPE_S, Nodes, only, show
 from slurm_plugin.job.prepare import Preparation
@@ -37,13 +38,25 @@ class Attempts:
     def __init__(self, surroundings: Surroundings, run: Run, nodes: Nodes, wish: Wish) -> None:
         self.options, self.site, self.door, self.outside, self.launcher = surroundings
         self.environ = self.outside  # with what the spec's files say, once an attempt is made
+        self.above: tuple[str, ...] = ()  # the names of that
         self.run, self.nodes, self.wish = run, nodes, wish
         self.whole = run.allocation
         self.on: tuple[str, ...] = ()  # where the program runs, or was to run
         self.answers: barrier.Answers | None = None
         self.first: int = run.attempt
         self.dirty: tuple[str, ...] = ()  # nodes where something of the last attempt may still run
+        self.task_prolog = self._task_prolog()
         self.preparation = self._prepared(run.nodes[: wish.nodes])
+
+    def _task_prolog(self) -> str:
+        """slurm.conf's, where the launch has to know it; empty where it has not, or nobody can tell."""
+        if not self.options.container_image or self.options.container_runtime != PYXIS:
+            return ""
+        try:
+            return self.door.config().get("TaskProlog") or ""
+        except SlurmError as error:
+            say(f"could not read slurm.conf: {error}")
+            return ""
 
     def _prepared(self, names: Sequence[str]) -> Preparation:
         """What this attempt launches on these nodes of the job."""
@@ -55,15 +68,26 @@ class Attempts:
         self.on = allocation.names
         where = "" if allocation.names == self.whole.names else allocation.nodelist
         run = replace(self.run, allocation=allocation)
-        return Preparation(self.options, run, self.site, environ, say, nodelist=where, again=again)
+        return Preparation(
+            self.options,
+            run,
+            self.site,
+            environ,
+            say,
+            nodelist=where,
+            again=again,
+            task_prolog=self.task_prolog,
+            above=self.above,
+        )
 
     def make(self, run: Run, reason: str) -> Attempt | Action:
         """One attempt; an action at once where there is nothing to decide."""
         self.run, self.answers = run, None
         try:  # each time anew: a token in there may have been replaced
-            self.environ = envfile.over(self.outside, self.options.env_file, self.options.own_env.split(","))
+            said = envfile.over({}, self.options.env_file, self.options.own_env.split(","))
         except UsageError as error:
             return Action("fail", 1, error.one_line)
+        self.environ, self.above = {**self.outside, **said}, tuple(said)
         if why := next(filter(None, map(prestart.refused, (*self.options.before, *self.options.after))), ""):
             return Action("fail", 1, " ".join(why.split()))
         if self.options.stage_in and not self.site.get("stage_in", {}).get("directory"):
@@ -191,6 +215,9 @@ class Attempts:
     def _started(self, reason: str, watcher: Watcher | None) -> tuple[Phase, int]:
         """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""
         preparation = self.preparation
+        if why := contained.lacking(preparation.container, preparation.environ):
+            say(f"error: {why}")
+            return "program", NOT_FOUND
         preparation.write(only(self.answers, self.on) if self.answers else None)
         kept = saved.Keeper(preparation.directory, preparation, say)
         if request := preparation.data:

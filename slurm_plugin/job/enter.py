@@ -6,17 +6,19 @@
 import argparse
 import os
 import pwd
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from slurm_plugin.container import SHELL
 from slurm_plugin.decide import WHO
 from slurm_plugin.errors import MissingError
 from slurm_plugin.job import saved, taskfile, wipe
 from slurm_plugin.job.saved import Saved
 from slurm_plugin.modes import Launch
-from slurm_plugin.slurm import process
+from slurm_plugin.slurm import process, steps
 
 TASK_FILE_S: Final = 10.0
 # What Slurm sets for a step on its node, and what describes the caller's terminal: the shell has its own of these.
@@ -37,16 +39,18 @@ def main(options: argparse.Namespace) -> int:
         )
     environ = environment(launch, options.worker, os.environ)
     if launch.own_step:
-        environ = told(environ, _task_file(launch, environ))
+        environ = told(environ, _said(launch, environ))
     for line in opening(launch, options.worker):
         print(f"[slurm_plugin] {line}", file=sys.stderr, flush=True)
     try:
         os.chdir(launch.cwd)
     except OSError as error:
         print(f"[slurm_plugin] {launch.cwd}: {error.strerror}; the shell stays in {os.getcwd()}", file=sys.stderr)  # noqa: PTH109
-    program = _shell()
+    words = _words(launch, options.worker)
+    program = shutil.which(words[0], path=environ.get("PATH")) or words[0]
+    shell = SHELL[0] if launch.contained else program
     try:
-        os.execve(program, [program], {**environ, "SHELL": program})  # noqa: S606 - a shell is what was asked for
+        os.execve(program, words, {**environ, "SHELL": shell})  # noqa: S606 - a shell is what was asked for
     except OSError as error:
         raise MissingError(f"{program}: {error.strerror}\n  run what this node has: srun --overlap") from error
 
@@ -72,9 +76,20 @@ def told(environ: Mapping[str, str], printed: str) -> dict[str, str]:
     return changed
 
 
-def _task_file(launch: Saved, environ: Mapping[str, str]) -> str:
+def _words(launch: Saved, worker: int) -> list[str]:
+    """What the shell is started by: nothing but its own name, unless the launch runs in a container."""
+    if launch.step:
+        terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        node, group = launch.nodes[worker], launch.group(worker)
+        return steps.beside(SHELL, launch.job, node, terminal=terminal, group=group, options=launch.step)
+    return [*launch.inside, *SHELL] if launch.contained else [_shell()]
+
+
+def _said(launch: Saved, environ: Mapping[str, str]) -> str:
     """What TaskProlog said to the first task of the launch on this node; empty where it had nothing to say."""
     try:
+        if launch.told:
+            return process.run([_SH, "-c", launch.told], deadline_s=TASK_FILE_S, environ=environ).out
         path = f"{taskfile.folder(launch.run_directory, launch.node_directory)}/{taskfile.TASK_FILE}"
         if not os.path.exists(path):  # noqa: PTH110
             return ""

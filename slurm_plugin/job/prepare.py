@@ -11,12 +11,14 @@ import prechecks
 from hostfiles import HostfileError, npu
 from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
+from slurm_plugin.container import PYXIS
 from slurm_plugin.errors import UsageError
 from slurm_plugin.hooks import node_directory
 from slurm_plugin.job import (
     barrier,
     changes,
     conda,
+    contained,
     fabric,
     files,
     logs,
@@ -54,8 +56,14 @@ class Preparation:
         *,
         nodelist: str = "",
         again: bool = False,
+        task_prolog: str = "",
+        above: Sequence[str] = (),
     ) -> None:
-        """`nodelist`: the run's nodes where they are a part of the job's. `again`: not this run's first attempt."""
+        """`nodelist`: the run's nodes where they are a part of the job's. `again`: not this run's first attempt.
+
+        `task_prolog`: slurm.conf's, which a container of pyxis's has to have in it. `above`: names of variables that
+        stand above a container's own, besides those of its options.
+        """
         self.nodelist, self.again = nodelist, again
         self.options, self.run, self.site, self.environ, self.say = options, run, site, environ, say
         if options.mode not in MODES:
@@ -71,8 +79,15 @@ class Preparation:
         self.logs = logs.directory(options.logs, run.job_id)
         self.hooks_after = tuple(map(Path, options.after))
         self.place = self._place(Options(*(getattr(options, name) for name in Options._fields)))
+        self.container = contained.made(options, environ, task_prolog, site.get("stage_in", {}).get("directory", ""))
         self.own_step = self._own_step()
-        self.task_script = self.mode.task_script(self.place) if self.own_step else None
+        script = self.mode.task_script(self.place) if self.own_step else None
+        if self.container:
+            names = dict.fromkeys((*self.container.env, *above, *self.mode.variables(self.place)))
+            told = (script or "") if self.container.runtime == PYXIS else ""
+            self.container = self.container._replace(env=tuple(names), told=told)
+        self.by_prolog = self.own_step and not (self.container and self.container.runtime == PYXIS)
+        self.task_script = script if self.by_prolog else None
 
     def _place(self, options: Options) -> Place:
         allocation, address = self.run.allocation, ""
@@ -154,19 +169,24 @@ class Preparation:
         return fabric.check(
             hosts,
             launcher=launchers.get(self.options.mode) or fabric.open_mpi(hosts, root=os.geteuid() == 0),
-            python=prestart.python_of(self.words),
+            python=self.python,
             environ=without(self.environment(reason, launched=False), "SLURM_EXPORT_ENV"),  # its daemons need it whole
             deadline_s=fabric.DEADLINE_S + fabric.MORE_A_HOST_S * len(hosts),
             say=self.say,
             give_up=give_up,
         )
 
+    @property
+    def python(self) -> str:
+        """The interpreter on the node itself: the command's own is in the container, where it has one."""
+        return "python3" if self.container else prestart.python_of(self.words)
+
     def hook_step(self, command: Sequence[str], *, after: bool = False) -> tuple[str, ...]:
         """The words that run the hooks before or after the program on each node; `command` is `slurm-plugin` there."""
         request = prestart.Request(
             self.site["run_directory"],
             self.node_directory,
-            prestart.python_of(self.words),
+            self.python,
             tuple(map(str, self.hooks_after if after else self.hooks)),
             after=after,
             changed=after and bool(self.hooks),
@@ -203,6 +223,7 @@ class Preparation:
                 Group(len(names), slots, cpus)
                 for names, (slots, cpus) in zip(self.run.groups, self.options.group, strict=True)
             ),
+            container=self.container,
         )
         made = self.mode.launch(self.words, shape)
         if made.argv[0] != "srun" or made.argv == self.words:
@@ -236,17 +257,18 @@ class Preparation:
             **self.mode.variables(self.place),
             **ours,
         }
-        set_, note = conda.environment(self.words, environ, PurePosixPath(Path.cwd()), os.path.exists)
+        if not self.container:  # whose paths are not the node's
+            set_, note = conda.environment(self.words, environ, PurePosixPath(Path.cwd()), os.path.exists)
+            environ = {**environ, **set_}
+            if note and launched:
+                self.say(note)
         if not launched:
-            return {**environ, **set_}
-        if note:
-            self.say(note)
-        environ = {**environ, **set_}
-        if self.hooks and not self.own_step:  # a step of ours has each node's own by TaskProlog
+            return environ
+        if self.hooks and not self.by_prolog:  # elsewhere each node has its own by TaskProlog
             environ = changes.apply(environ, self._changes())
-        if self.asks:
+        if self.asks and (self.by_prolog or not self.own_step):
             environ["SLURM_PLUGIN_LAUNCH"] = self.node_directory
-        return environ
+        return {**environ, **(self.container.variables(environ) if self.container else {})}
 
     def _counted(self) -> dict[str, str]:
         """The accelerators of each group as Slurm says them for --gpus-per-node: `slurm-plugin hosts` asks for them."""

@@ -59,6 +59,9 @@ class Saved(NamedTuple):
     slurm_plugin: tuple[str, ...]  # how our own commands are called on the nodes
     run_directory: str
     node_directory: str
+    inside: tuple[str, ...] = ()  # what stands in `argv` before the program, as it runs in a container
+    step: tuple[str, ...] = ()  # options by which an srun has its task in that container
+    told: str = ""  # lines of sh that print what differs from task to task, where no TaskProlog says it
 
     @property
     def own_step(self) -> bool:
@@ -69,14 +72,24 @@ class Saved(NamedTuple):
         """The group of a heterogeneous job in which this worker is; None in any other job."""
         return next((number for number, names in enumerate(self.groups) if self.nodes[worker] in names), None)
 
+    @property
+    def contained(self) -> bool:
+        """Whether the program runs in a container."""
+        return bool(self.inside or self.step)
+
     def here(self, worker: int) -> tuple[str, ...]:
-        """The words that start the command on this worker alone; empty where it was started on the first one only."""
+        """The words that start the command on this worker alone, in its container where it has one.
+
+        Empty where it was started on the first one only.
+        """
         if not self.own_step:
-            return () if worker else self.argv
+            alone = self.argv[: len(self.inside)] == self.inside  # else they are a launcher's own, which stands outside
+            return () if worker or not alone else self.argv[len(self.inside) :]
         rest = 1
         while self.argv[rest].startswith(("-", ":")):  # every option of modes.step has its value behind `=`
             rest += 1
-        return self.argv[rest:]
+        words = self.argv[rest:]
+        return words[len(self.inside) :] if words[: len(self.inside)] == self.inside else words
 
 
 class Keeper:
@@ -91,6 +104,7 @@ class Keeper:
         made = self._preparation
         ranks = made.own_step and made.options.launch == "task"
         tasks = [host.slots if ranks else 1 for host in made.run.allocation.hosts]
+        container = made.container
         self._fields = {
             "v": VERSION,
             "job": made.run.job_id,
@@ -110,6 +124,9 @@ class Keeper:
             "slurm_plugin": itself.command(),
             "run_directory": made.site["run_directory"],
             "node_directory": made.node_directory,
+            "inside": container.inside(()) if container else (),
+            "step": container.step if container else (),
+            "told": container.told if container else "",
         }
         self._write()
 
@@ -156,7 +173,9 @@ def _of(fields: Any, path: Path) -> Saved:
     try:
         if fields["v"] != VERSION:
             raise SavedError(f"{path}: of version {fields['v']}; accepted: {VERSION}")
-        texts = {name: tuple(map(str, fields[name])) for name in ("nodes", "words", "argv", "slurm_plugin")}
+        fields = {"inside": (), "step": (), "told": "", **fields}  # of a version without containers
+        lists = ("nodes", "words", "argv", "slurm_plugin", "inside", "step")
+        texts = {name: tuple(map(str, fields[name])) for name in lists}
         environ = {str(name): str(value) for name, value in fields["environ"].items()}
         firsts = tuple(map(int, fields["firsts"]))
         groups = tuple(tuple(map(str, names)) for names in fields["groups"])

@@ -54,9 +54,10 @@ class Ascend(Mode):
         """One task a device. Ranks follow the table's order whatever SLURM_DISTRIBUTION says."""
         srun = step.srun(shape, "--distribution=block", ranks=True)
         if shape.options.table:
-            return Launch((*srun, *words), "The command is left as it is: one task a device, with a rank table.")
+            note = "The command is left as it is: one task a device, with a rank table."
+            return Launch((*srun, *shape.inside(*words)), note)
         note = "The command is left as it is: one task a device, and once more as the scheduler, beside rank 0."
-        return Launch((*srun, "bash", "-c", WITH_SCHEDULER, *words), note)
+        return Launch((*srun, *shape.inside("bash", "-c", WITH_SCHEDULER, *words)), note)
 
     def by_address(self, options: Options) -> bool:
         """MindSpore's scheduler is found by it."""

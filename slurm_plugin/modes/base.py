@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from hostfiles import Allocation
+from slurm_plugin.container import PYXIS, Container
 from slurm_plugin.errors import printable
 
 LONGEST_SHOWN = 2000
@@ -44,11 +45,21 @@ class Shape(NamedTuple):
     nodelist: str = ""  # the nodes, in Slurm's form, where they are a part of the job's
     again: bool = False  # whether a step of an attempt before may still be there for Slurm: the new one shares with it
     groups: tuple[Group, ...] = ()  # of a heterogeneous job, all of whose nodes it runs on; none of any other
+    container: Container | None = None  # what the program runs in; launchers of ours on other nodes stand outside
 
     @property
     def shown_slots(self) -> str:
         """The slots of a node for people: `8`, or those of each group, `1,8`."""
         return ",".join(str(each.slots) for each in self.groups) or str(self.slots)
+
+    def inside(self, *words: str) -> tuple[str, ...]:
+        """The words that start a process of the program, in its container where it has one."""
+        return self.container.inside(words) if self.container else words
+
+    @property
+    def by_srun(self) -> bool:
+        """Whether only an srun can start the program, one alone too."""
+        return self.container is not None and self.container.runtime == PYXIS
 
 
 class Place(NamedTuple):

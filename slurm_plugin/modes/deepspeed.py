@@ -49,7 +49,7 @@ class DeepSpeed(pytorch.PyTorch):
             if found := sorted(options & _OTHER_NODES):
                 raise UsageError(f"command: found {found[0]}; the nodes are the job's own: set `nodes:` instead")
             note = f"`deepspeed` is {started}, without ssh: it is given the node's number, and where rank 0 listens."
-            return Launch((*on_each, "bash", "-c", DEEPSPEED, *words), note)
+            return Launch((*on_each, *shape.inside("bash", "-c", DEEPSPEED, *words)), note)
         text = command.shell_text(words)
         if text and command.names(words, _COMMANDS) and "--no_ssh" not in text:
             if "--hostfile" not in text:
@@ -60,11 +60,12 @@ class DeepSpeed(pytorch.PyTorch):
             return Launch(words, "The command names deepspeed: left as it is, started once, on the first node.")
         program = _program(words)
         if program is None:
-            return Launch((*on_each, *words), f"The command is no plain Python program: left as it is, {started}.")
+            note = f"The command is no plain Python program: left as it is, {started}."
+            return Launch((*on_each, *shape.inside(*words)), note)
         note = (
             f"The command names no launcher: deepspeed.launcher.launch, {started}, starts {shape.shown_slots} rank(s)."
         )
-        return Launch((*on_each, "bash", "-c", PYTHON, words[0], *program), note)
+        return Launch((*on_each, *shape.inside("bash", "-c", PYTHON, words[0], *program)), note)
 
     def files(self, place: Place) -> dict[str, str]:
         """DeepSpeed's hostfile. Not /job/hostfile, where it would look by itself: that is no job's own."""

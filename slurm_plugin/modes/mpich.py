@@ -28,7 +28,8 @@ def hydra_defaults(place: Place) -> dict[str, str]:
 def with_pmi(kind: str, words: tuple[str, ...], shape: Shape) -> Launch:
     """One task a rank; the MPI library learns its rank from Slurm."""
     srun = step.srun(shape, f"--mpi={kind}", ranks=True)
-    return Launch((*srun, *words), f"The command is left as it is: one task a rank, which Slurm's {kind} serves.")
+    note = f"The command is left as it is: one task a rank, which Slurm's {kind} serves."
+    return Launch((*srun, *shape.inside(*words)), note)
 
 
 class Mpich(Mode):
@@ -44,7 +45,7 @@ class Mpich(Mode):
             return with_pmi("pmi2", words, shape)
         ranks = shape.nodes * shape.slots
         note = f"The command names no mpiexec: it was put before it, one rank a slot, {ranks} in all."
-        return Launch(("mpiexec.hydra", *self.options(shape), "-n", str(ranks), *words), note)
+        return Launch(("mpiexec.hydra", *self.options(shape), "-n", str(ranks), *shape.inside(*words)), note)
 
     def options(self, shape: Shape) -> tuple[str, ...]:
         """What makes it reach the hosts through srun."""

@@ -29,7 +29,7 @@ class OpenMpi(Mode):
             *("-x", "LD_LIBRARY_PATH", "-x", "PATH", "-mca", "pml", "ob1", "-mca", "btl", "^openib"),
         )
         note = f"The command names no mpirun: it was put before it, one rank a slot, {processes} in all."
-        return Launch((*prefix, *words), note)
+        return Launch((*prefix, *shape.inside(*words)), note)
 
     def files(self, place: Place) -> dict[str, str]:
         """`host slots=N` lines."""

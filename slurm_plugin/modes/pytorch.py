@@ -42,14 +42,15 @@ class PyTorch(Mode):
         if command.name(words[0]) in command.MPI_LAUNCHERS:
             return Launch(words, "The command starts its own tasks: left as it is, started once, on the first node.")
         if shape.launch == "task":
-            return Launch((*step.srun(shape, ranks=True), *words), "The command is left as it is: one task a rank.")
+            srun = step.srun(shape, ranks=True)
+            return Launch((*srun, *shape.inside(*words)), "The command is left as it is: one task a rank.")
         rest = program(words)
         if rest is None:
             note = "The command names its launcher, or is no Python program: left as it is, started once a node."
-            return Launch((*step.srun(shape), *words), note)
+            return Launch((*step.srun(shape), *shape.inside(*words)), note)
         ranks = f"{shape.shown_slots} rank(s) each"
         note = f"The command names no launcher: torch.distributed.run starts it, once a node, {ranks}."
-        return Launch((*step.srun(shape), "bash", "-c", LAUNCHER, words[0], *rest), note)
+        return Launch((*step.srun(shape), *shape.inside("bash", "-c", LAUNCHER, words[0], *rest)), note)
 
     def ended_by_usr1(self, words: tuple[str, ...], shape: Shape) -> str:
         """Each of them, on every node. A shell may have a trap, and srun hands signals on."""

@@ -8,6 +8,7 @@ an `srun` in it. Those ask for theirs: `slurm-plugin hosts pytorch`.
 from hostfiles import mpich as mpich_format
 from hostfiles import openmpi as openmpi_format
 from hostfiles import pytorch as pytorch_format
+from slurm_plugin.modes import step
 from slurm_plugin.modes.base import HOSTFILE, Launch, Mode, Options, Place, Shape
 from slurm_plugin.modes.mpich import MPICH_HOSTFILE, hydra_defaults, hydra_variables
 
@@ -19,7 +20,7 @@ class Script(Mode):
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """bash reads it, and nothing else does."""
-        return Launch(words, "The script is left as it is: bash runs it once, on the first node.")
+        return Launch(step.once(shape, words), "The script is left as it is: bash runs it once, on the first node.")
 
     def files(self, place: Place) -> dict[str, str]:
         """The hostfiles of both kinds of mpirun."""

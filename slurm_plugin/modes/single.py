@@ -1,5 +1,6 @@
 """One node, and the command as it is (row C5)."""
 
+from slurm_plugin.modes import step
 from slurm_plugin.modes.base import Launch, Mode, Shape
 
 
@@ -8,4 +9,4 @@ class Single(Mode):
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Nothing is put before it."""
-        return Launch(words, "The command is left as it is: started once, on the one node.")
+        return Launch(step.once(shape, words), "The command is left as it is: started once, on the one node.")

@@ -25,7 +25,8 @@ def srun(shape: Shape, *more: str, ranks: bool = False) -> tuple[str, ...]:
     """
     where: tuple[str, ...] = (f"--nodelist={shape.nodelist}",) if shape.nodelist else ()
     where += ("--overlap", "--mem=0") if shape.again else ()
-    rest = (*where, "--kill-on-bad-exit=1", "--export=ALL", *more)
+    container = shape.container.step if shape.container else ()
+    rest = (*where, "--kill-on-bad-exit=1", "--export=ALL", *container, *more)
     if not shape.groups:
         return ("srun", *_counts(Group(shape.nodes, shape.slots), ranks=ranks), *rest)
     words: list[str] = []
@@ -39,6 +40,11 @@ def srun(shape: Shape, *more: str, ranks: bool = False) -> tuple[str, ...]:
 def _counts(group: Group, *, ranks: bool) -> tuple[str, ...]:
     tasks = group.slots if ranks else 1
     return f"--nodes={group.nodes}", f"--ntasks={group.nodes * tasks}", f"--ntasks-per-node={tasks}"
+
+
+def once(shape: Shape, words: tuple[str, ...]) -> tuple[str, ...]:
+    """What starts the program once, on the one node: nothing of ours, unless it runs in a container."""
+    return (*(srun(shape) if shape.by_srun else ()), *shape.inside(*words))
 
 
 def exports(variables: Mapping[str, str]) -> str:

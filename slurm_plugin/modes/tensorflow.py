@@ -52,9 +52,10 @@ class TensorFlow(Mode):
         each = "one task a slot" if shape.launch == "task" else "one task a node"
         srun = step.srun(shape, ranks=shape.launch == "task")
         if not shape.options.ps:
-            return Launch((*srun, *words), f"The command is left as it is: {each}, each with its TF_CONFIG.")
+            note = f"The command is left as it is: {each}, each with its TF_CONFIG."
+            return Launch((*srun, *shape.inside(*words)), note)
         note = f"The command is left as it is: {each}, each with its TF_CONFIG; servers end when the others have."
-        return Launch((*srun, "bash", "-c", SERVERS_END, *words), note)
+        return Launch((*srun, *shape.inside("bash", "-c", SERVERS_END, *words)), note)
 
     def variables(self, place: Place) -> dict[str, str]:
         """How many workers there are."""

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
+from slurm_plugin.slurm import flags
 from slurm_plugin.slurm.process import Result, run, submitting_environment
 
 # "srun: error: n2: task 1: Exited with exit code 5", "srun: error: n[1-2]: tasks 0-1: Segmentation fault (core dumped)"
@@ -27,6 +28,7 @@ _REFUSED = re.compile(rb"^srun: error: Unable to create step for job \S+: Memory
 _SPOIL = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "NTASKS_PER_GPU")
 MEMORY = ("MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE")  # where memory is a resource, a step that overlaps takes none
 _NO_ANSWERS = frozenset(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH", *MEMORY))
+HELP_S = 10.0
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
@@ -93,20 +95,37 @@ def one_task_a_node(
         raise MissingError("srun was not found on the PATH of the batch script") from error
 
 
+def takes(flag: str) -> bool | None:
+    """Whether the srun of this machine has a flag, such as those of a plugin; None where it cannot be asked."""
+    try:
+        found = run(["srun", "--help"], deadline_s=HELP_S, environ={**os.environ, "LC_ALL": "C"})
+    except OSError:
+        return None
+    return flag in flags.parse(found.out) if found.code == 0 else None
+
+
 def answering_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment without what would keep the tasks of a step from being asked, or their answers from us."""
     return {name: value for name, value in environ.items() if name not in _NO_ANSWERS}
 
 
-def beside(argv: Sequence[str], job_id: int, node: str, *, terminal: bool, group: int | None = None) -> list[str]:
+def beside(
+    argv: Sequence[str],
+    job_id: int,
+    node: str,
+    *,
+    terminal: bool,
+    group: int | None = None,
+    options: Sequence[str] = (),
+) -> list[str]:
     """The words that run `argv` once on a node of a job that runs, beside whatever it runs there, from any machine.
 
     Without --overlap the step would wait for the one that is there to end. `terminal`: the task gets one of its own.
-    `group`: that of the node in a heterogeneous job, which has the number of its first one.
+    `group`: that of the node in a heterogeneous job, which has the number of its first one. `options`: more of srun's.
     """
     step = ["srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mpi=none"]
     step += [f"--het-group={group}"] if group is not None else []
-    return [*step, "--export=ALL", "--chdir=/", *(["--pty"] if terminal else []), "--", *argv]
+    return [*step, "--export=ALL", "--chdir=/", *(["--pty"] if terminal else []), *options, "--", *argv]
 
 
 def become(argv: Sequence[str]) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from slurm_plugin import validate, yamltext
+from slurm_plugin import container, validate, yamltext
 from slurm_plugin.errors import UsageError
 from slurm_plugin.spec.alternatives import parted
 from slurm_plugin.spec.parts import Accelerators, Ascend, Mail, Metadata, TensorFlow
@@ -37,9 +37,11 @@ NO_PRESETS: Final[Presets] = MappingProxyType({})
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", re.ASCII)
 
 
-def load(data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None) -> Spec:
+def load(
+    data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None, runtime: str = ""
+) -> Spec:
     """Read the spec of one job, as `load_all` does. Raises UsageError for one with alternatives (`any_of`), too."""
-    return one(load_all(data, source, presets=presets, known=known), source)
+    return one(load_all(data, source, presets=presets, known=known, runtime=runtime), source)
 
 
 def one(found: Sequence[Found], source: str) -> Found:
@@ -50,24 +52,24 @@ def one(found: Sequence[Found], source: str) -> Found:
 
 
 def load_all(
-    data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None
+    data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None, runtime: str = ""
 ) -> tuple[Spec, ...]:
     """Read a spec, each of its alternatives as one; `source` names it in messages.
 
     `presets` are the site's; `known` tells which flags the sbatch of this machine has, None: that is not looked at.
-    Raises UsageError with all of its problems.
+    `runtime` is the site's for containers whose image does not say. Raises UsageError with all of its problems.
     """
-    return tuple(spec for spec, _ in keyed(data, source, presets=presets, known=known))
+    return tuple(spec for spec, _ in keyed(data, source, presets=presets, known=known, runtime=runtime))
 
 
 def keyed(
-    data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None
+    data: bytes, source: str, *, presets: Presets = NO_PRESETS, known: Known | None = None, runtime: str = ""
 ) -> tuple[tuple[Spec, frozenset[str]], ...]:
     """The same, each with the keys that stand in it or in the preset that it extends."""
     document, wrong = extended(yamltext.read(data, source), presets)
     then = {"so": "nothing was submitted", "again": f"slurm-plugin render {source}"}
     parts, more = parted(document)
-    specs = [_spec(part.document) for part in parts]
+    specs = [_spec(part.document, runtime) for part in parts]
     found = [each for part, (_, its) in zip(parts, specs, strict=True) for each in part.placed(its)]
     validate.fail(dict.fromkeys((*wrong, *more, *found)), document, source, **then)
     whole = [spec for spec, _ in specs if spec is not None]
@@ -81,12 +83,15 @@ def keyed(
     return tuple(zip(map(_annotated, whole), keys, strict=True))
 
 
-def _spec(document: Document) -> tuple[Spec | None, tuple[Problem, ...]]:
+def _spec(document: Document, runtime: str) -> tuple[Spec | None, tuple[Problem, ...]]:
     """The record of one job, and what is wrong with the types of its keys."""
     fields, wrong = _range(document.fields)
     spec, found = validate.record(msgspec.structs.replace(document, fields=fields), Spec)
     if spec is not None and spec.array is not None and "output" not in fields:
         spec = msgspec.structs.replace(spec, output=ARRAY_OUTPUT)
+    if spec is not None and spec.container and not spec.container.runtime:
+        chosen = container.fits(spec.container.image) or runtime or None
+        spec = msgspec.structs.replace(spec, container=msgspec.structs.replace(spec.container, runtime=chosen))
     return spec, (*wrong, *found)
 
 

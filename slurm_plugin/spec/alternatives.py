@@ -16,7 +16,7 @@ MOST: Final = 8  # their job ids stand in the token of each
 KEYS: Final = (
     "nodes", "min_nodes", "spares", "accelerators", "cpus", "memory", "time", "partition", "account", "qos",
     "constraint", "nodelist", "exclude", "reservation", "licenses", "exclusive", "sbatch", "launch", "command", "env",
-    "env_file", "modules",
+    "env_file", "modules", "container",
 )  # fmt: skip
 
 

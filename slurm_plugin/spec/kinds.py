@@ -4,15 +4,18 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
+from slurm_plugin.container import RUNTIMES
 from slurm_plugin.modes import MESSAGES, MODES
 from slurm_plugin.token import MAX_RETRIES
 from slurm_plugin.validate import COMMAS, ONE
 
 if TYPE_CHECKING:
     ModeName: TypeAlias = str
+    Runtime: TypeAlias = str
     Messages: TypeAlias = str
 else:
     ModeName, Messages = Literal[tuple(MODES)], Literal[MESSAGES]
+    Runtime = Literal[RUNTIMES]
 YesNo = Literal["yes", "no"]
 
 # What becomes a value of an #SBATCH line (slurm_plugin.directive); nothing expands `$` or `~` there.
@@ -132,6 +135,19 @@ Memory = Annotated[
         pattern=r"^(?:0|[1-9][0-9]{0,8} ?[KMGTkmgt][Bb]?)\Z",
         description="a size such as 64GB, 512MB or Slurm's 64G; 0: all of the node's",
     ),
+]
+# No runtime takes one that begins like an option; Slurm writes the options of a step into one line of its log.
+Image = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^-\s\x00-\x1f\x7f\ud800-\udfff][^\x00-\x1f\x7f\ud800-\udfff]*\Z",
+        max_length=1024,
+        description="an image: a path, or a name as the runtime has it, such as docker://python:3.12",
+    ),
+]
+Mounts = Annotated[
+    tuple[str, ...],
+    _one_or_more("SRC, SRC:DST or SRC:DST:ro, or a list of them"),
 ]
 Exclusive = Literal["no", "yes", "user", "mcs", "topo"]
 MailTypes = Annotated[

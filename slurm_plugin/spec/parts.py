@@ -15,12 +15,15 @@ from slurm_plugin.spec.kinds import (
     FilePath,
     FilePaths,
     HostList,
+    Image,
     Licenses,
     MailTypes,
     Memory,
     Messages,
+    Mounts,
     Name,
     Retries,
+    Runtime,
     Word,
     Words,
     YesNo,
@@ -134,6 +137,17 @@ class Ascend(Part, frozen=True):
 
     table: YesNo = "yes"
     messages: Messages = "normal"
+
+
+class Container(Part, frozen=True, kw_only=True):
+    """What the program runs in."""
+
+    image: Image
+    runtime: Runtime | None = None  # of a spec that was read never: then the image or the site has said it
+    mounts: Mounts = ()
+    workdir: str | None = None
+    writable: YesNo = "no"
+    home: YesNo = "yes"
 
 
 class Annotations(Part, frozen=True, rename={"retries": ANNOTATED_RETRIES, "unconditional": ANNOTATED_UNCONDITIONAL}):

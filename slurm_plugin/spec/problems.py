@@ -7,7 +7,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin import directive, durations, envfile, validate, yamltext
+from slurm_plugin import container, directive, durations, envfile, validate, yamltext
+from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, command
 from slurm_plugin.spec import groups, passed, resources
 from slurm_plugin.spec.kinds import MAIL_TYPES, joined
@@ -35,6 +36,7 @@ def problems(spec: Spec, fields: Mapping[str, object], known: passed.Known | Non
     else:
         yield from _grace_problems(spec, words)
         yield from _log_problems(spec, words)
+        yield from _container_problems(spec, words)
     for key in ("time", "grace", "hang_timeout", "hold_on_failure"):
         value = getattr(spec, key)
         try:
@@ -152,6 +154,49 @@ def _log_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]:
     elif spec.logs.per == "rank" and f"--ntasks-per-node={spec.slots}" not in argv:
         text = f"found rank where one task a node starts {spec.slots} of them; write `per: node`, or `launch: task`"
         yield Problem(("logs", "per"), text)
+
+
+def _container_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]:
+    """What no runtime could be told, and launches that do not start the program in the container."""
+    said = spec.container
+    if said is None:
+        return
+    for index, mount in enumerate(said.mounts):
+        if wrong := container.mount_problem(mount):
+            yield Problem(("container", "mounts", str(index)), f"found {yamltext.found(mount)}; {wrong}")
+    if said.workdir is not None and not container.plain(said.workdir):
+        yield Problem(("container", "workdir"), f"found {yamltext.found(said.workdir)}; accepted: an absolute path")
+    fit = container.fits(said.image)
+    if not said.runtime:
+        text = f"missing, as {yamltext.found(said.image)} fits both and the site names none"
+        yield Problem(("container", "runtime"), f"{text}; accepted: {', '.join(container.RUNTIMES)}")
+    elif fit not in ("", said.runtime):
+        text = f"found {said.runtime}, and the image {yamltext.found(said.image)}, which is {fit}'s"
+        yield Problem(("container", "runtime"), f"{text}; accepted: {fit}, or another image")
+    elif spec.contained:
+        yield from _launch_problems(spec, spec.contained, words)
+
+
+def _launch_problems(spec: Spec, inside: container.Container, words: tuple[str, ...]) -> Iterator[Problem]:
+    if spec.mode == "script" and spec.nodes > 1:
+        text = "found it in mode script on several nodes, whose steps are the script's own; leave it out; there:"
+        yield Problem(
+            ("container",), f"{text} srun apptainer exec IMAGE PROGRAM, or srun --container-image=IMAGE PROGRAM"
+        )
+        return
+    try:
+        argv = MODES[spec.mode].launch(words, spec.shape).argv
+    except UsageError:  # of the command: told where it is launched
+        return
+    if inside.has(argv):
+        return
+    if command.names(words, command.MPI_LAUNCHERS) or argv[0] == words[0]:
+        text = "the command starts its processes itself, and in a container it cannot reach other nodes; write the"
+        yield Problem(("container",), f"{text} program alone, which mode {spec.mode} starts on each of them")
+        return
+    other = "write `launch: task`" if spec.mode in TASK_LAUNCH else f"give it an image of {container.APPTAINER}'s"
+    text = f"found runtime {inside.runtime}, which needs srun, and mode {spec.mode} starts with {argv[0]}"
+    yield Problem(("container", "runtime"), f"{text}; {other}")
 
 
 def _mode_problems(spec: Spec) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from msgspec import Meta, structs
 
 from slurm_plugin import commandline, durations
+from slurm_plugin.container import Container as Contained
 from slurm_plugin.modes import Group as GroupShape
 from slurm_plugin.modes import Options, Shape
 from slurm_plugin.spec import othernames
@@ -35,7 +36,19 @@ from slurm_plugin.spec.kinds import (
     Words,
     YesNo,
 )
-from slurm_plugin.spec.parts import Accelerators, Ascend, Group, Hooks, Logs, Mail, Metadata, Part, StageIn, TensorFlow
+from slurm_plugin.spec.parts import (
+    Accelerators,
+    Ascend,
+    Container,
+    Group,
+    Hooks,
+    Logs,
+    Mail,
+    Metadata,
+    Part,
+    StageIn,
+    TensorFlow,
+)
 
 ARRAY_OUTPUT: Final = "%x-%A_%a.out"  # in place of the default where there are many tasks
 Flags: TypeAlias = Annotated[
@@ -83,6 +96,7 @@ class Spec(Part, frozen=True, kw_only=True):
     modules: Modules = ()
     stage_in: tuple[StageIn, ...] = ()
     hooks: Hooks = Hooks()
+    container: Container | None = None
     workdir: Directory | None = None
     output: FilePath = "%x-%j.out"
     error: FilePath | None = None
@@ -168,4 +182,23 @@ class Spec(Part, frozen=True, kw_only=True):
             env=frozenset(self.env),
             options=options,
             groups=groups if self.groups else (),
+            container=self.contained,
+        )
+
+    @property
+    def contained(self) -> Contained | None:
+        """What it runs in, before the directory is known; None where it runs on the node itself, as the node is."""
+        said = self.container
+        if said is None or said.runtime is None:
+            return None
+        gpus = self.accelerators.gpu or any(each.accelerators and each.accelerators.gpu for each in self.groups)
+        return Contained(
+            said.image,
+            said.runtime,
+            said.mounts,
+            said.workdir or "",
+            writable=said.writable == "yes",
+            home=said.home == "yes",
+            gpu="nv" if gpus else "",
+            env=tuple(self.env),
         )

@@ -48,6 +48,7 @@ MEANS: Final[Mapping[str, str]] = {
     "modules": "Modules that are loaded before the command",
     "stage_in": "Data that each node copies to its own disk before the command",
     "hooks": "Files that are run once on each node, before the command or after it",
+    "container": "What the command runs in: an image, with apptainer or pyxis",
     "workdir": "The job's directory",
     "output": "The log, with sbatch's patterns",
     "error": "Where stderr goes, apart from the log",

@@ -26,6 +26,7 @@ _SBATCH_HAS: Final = {
     "output": "--output", "partition": "--partition", "account": "--account", "env": "--export",
     "env_file": "--export-file", "error": "--error", "open_mode": "--open-mode",
 }  # fmt: skip
+_CONTAINERS: Final = "srun apptainer exec IMAGE PROGRAM, or srun --container-image=IMAGE PROGRAM"
 OF_A_SITE: Final = "sbatch"  # the key of the site file
 MOST_SPARES, MOST_NODES, LONGEST_PATH = 1024, 65536, 1024
 _NO_PATH = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\"$]")
@@ -156,6 +157,8 @@ def _unknown(key: str) -> Callable[[str], Any]:
     """What refuses a key that there is not."""
 
     def read(_text: str) -> None:
+        if key.partition(".")[0] == "container":
+            raise ValueError(f"a script starts its containers itself: {_CONTAINERS}")
         if key in _SBATCH_HAS:
             raise ValueError(f"a script has sbatch's own word for it: {_SBATCH_HAS[key]}")
         from difflib import get_close_matches  # noqa: PLC0415 - for those who mistype

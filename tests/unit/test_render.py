@@ -74,6 +74,17 @@ SCRIPTS = {
     ),
     "script": (b"name: any\nmode: script\nprechecks: [fabric]\ncommand: |\n  export A=1\n  ./x || sleep 5h\n", HOME),
     "openmpi-own-mpirun": (b"name: own\nmode: openmpi\nnodes: 2\ncommand: mpirun -np 4 ./a.out\n", HOME),
+    "container-apptainer": (
+        b"name: in\nmode: pytorch\nnodes: 2\naccelerators: {gpu: 2}\ncommand: python t.py\nworkdir: run\n"
+        b"env: {NCCL_DEBUG: WARN}\n"
+        b"container: {image: /shared/it's.sif, mounts: '/data:/data:ro,/scratch', workdir: /w s, home: no}\n",
+        HOME,
+    ),
+    "container-pyxis": (
+        b"name: in\nmode: openmpi\nnodes: 2\nlaunch: task\ncommand: ./a.out\ncontainer:\n"
+        b"  image: nvcr.io#nvidia/pytorch:24.01-py3\n  mounts: [/data]\n  writable: yes\n",
+        HOME,
+    ),
     "openmpi-root": (b"name: small\nmode: openmpi\ncommand: ./a.out\n", Site("/root", COMMAND, root=True)),
 }
 

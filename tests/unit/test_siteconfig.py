@@ -31,6 +31,7 @@ def site(tmp_path: Path, text: str) -> SiteConfig:
         ("recovery: {queue_timeout: 12d}", "recovery.queue_timeout: found '12d'; accepted: 0 or never for no end; up"),
         ("recovery: {nice: -5}", "recovery.nice: found '-5'; accepted: a whole number from 0"),
         ("drain_cap: 10", "drain_cap: found '10'; accepted: a number from 0 to 1"),
+        ("container: {runtime: podman}", "container.runtime: found 'podman'; accepted: apptainer, pyxis"),
         ("max_retries: 129", "max_retries: found '129'; accepted: a whole number from 0 to 128"),
         ("max_hold: 4", "max_hold: found '4'; accepted: a time such as 30m, 4h or 2d; 0: none"),
         ("max_hold: 0h", "max_hold: found '0h'; accepted: a time such as 30m, 4h or 2d; 0: none"),

@@ -12,9 +12,9 @@ from slurm_plugin.yamltext import MAX_BYTES
 KEYS = (
     "name, extends, mode, nodes, accelerators, groups, cpus, memory, time, partition, account, qos, constraint,"
     " nodelist, exclude, reservation, licenses, exclusive, array, dependency, begin, deadline, nice, mail, sbatch,"
-    " command, env, env_file, modules, stage_in, hooks, workdir, output, error, open_mode, logs, checkpoint, retries,"
-    " queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout, hold_on_failure, infiniband, launch,"
-    " tensorflow, ascend, prechecks, metadata, any_of"
+    " command, env, env_file, modules, stage_in, hooks, container, workdir, output, error, open_mode, logs, checkpoint,"
+    " retries, queue_timeout, unconditional, spares, min_nodes, grace, hang_timeout, hold_on_failure, infiniband,"
+    " launch, tensorflow, ascend, prechecks, metadata, any_of"
 )
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 

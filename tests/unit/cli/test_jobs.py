@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,26 @@ def test_flags_that_are_passed_through_are_asked_of_sbatch(
     assert "#SBATCH --contigous\n" in capsys.readouterr().out
     assert main(["submit", str(job_file)]) == 1
     assert not slurm.submitted
+
+
+def test_a_container_of_pyxis_needs_an_srun_that_has_it(
+    job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked before anything is submitted; the runtime is the site's where the image does not say."""
+    with (job_file.parent / "site.yaml").open("a") as site:
+        site.write("container: {runtime: pyxis}\n")
+    job_file.write_text(f"{SPEC}container: {{image: 'python:3.12'}}\nlaunch: task\n")
+    srun = job_file.parent / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text("#!/bin/sh\necho '      --account=name'\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{srun.parent}:{os.environ['PATH']}")
+    assert main(["submit", str(job_file)]) == 3
+    assert "runtime pyxis: this machine's srun has no --container-image; see: srun --help" in capsys.readouterr().err
+    assert not slurm.submitted
+    srun.write_text("#!/bin/sh\necho '      --container-image=IMAGE'\n")
+    assert main(["submit", str(job_file)]) == 0
+    assert "--container-runtime=pyxis" in slurm.submitted[0][0]
 
 
 def test_a_spec_extends_what_the_site_has(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

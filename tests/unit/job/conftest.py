@@ -39,7 +39,13 @@ def prepare(place: Path, said: list[str]) -> Prepare:
     """Makes one from the words that follow `job supervise`."""
 
     def make(
-        words: str, *, environ: Mapping[str, str] | None = None, nodes: str = "n[1-2]", restart: int = 0, **site: Any
+        words: str,
+        *,
+        environ: Mapping[str, str] | None = None,
+        nodes: str = "n[1-2]",
+        restart: int = 0,
+        above: tuple[str, ...] = (),
+        **site: Any,
     ) -> Preparation:
         before, _, command = words.partition(" -- ")
         options = _parser().parse_args(["supervise", *before.split(), "--", *command.split()])
@@ -52,7 +58,9 @@ def prepare(place: Path, said: list[str]) -> Prepare:
             "prechecks": {"deadline_s": 10.0},
             **site,
         }
-        return Preparation(options, Run(7, restart, "ib", allocation, restart), settings, environ or {}, said.append)
+        return Preparation(
+            options, Run(7, restart, "ib", allocation, restart), settings, environ or {}, said.append, above=above
+        )
 
     return make
 

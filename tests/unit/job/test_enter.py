@@ -93,6 +93,39 @@ def test_the_shell(tmp_path: Path) -> None:
     assert [line.partition("] ")[0] for line in done.stderr.splitlines()] == ["[slurm_plugin"] * 4
 
 
+def test_a_shell_in_the_launchs_container(tmp_path: Path) -> None:
+    """Apptainer stands before a shell of the image's; what was run is told without it."""
+    (tmp_path / "apptainer").write_text('#!/bin/sh\n[ "$1 $2" = "exec t.sif" ] && shift 2 && echo in && exec "$@"\n')
+    (tmp_path / "apptainer").chmod(0o755)
+    inside = ("apptainer", "exec", "t.sif")
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    argv = ("srun", "--nodes=2", *inside, "python", "train.py", "a b")
+    launch = LAUNCH._replace(cwd=str(tmp_path), run_directory=str(tmp_path), environ=path, inside=inside, argv=argv)
+    done = entered(tmp_path, launch, "echo $SHELL; exit 9\n")
+    assert (done.returncode, done.stdout) == (9, "in\n/bin/sh\n"), done.stderr
+    assert "by hand on this node: python train.py 'a b'\n" in done.stderr
+    outside = LAUNCH._replace(argv=("mpirun", "-np", "2", *inside, "./a"), inside=inside)
+    assert "it was started on worker-0 (n1): mpirun -np 2 apptainer exec t.sif ./a" in enter.opening(outside, 0)
+    alone = LAUNCH._replace(argv=(*inside, "./a"), words=("./a",), inside=inside)
+    assert "by hand on this node: ./a" in enter.opening(alone, 0)
+
+
+def test_a_shell_in_a_container_of_pyxis(tmp_path: Path) -> None:
+    """A step of its own has the container; what TaskProlog could not tell a task there the shell has all the same."""
+    (tmp_path / "srun").write_text('#!/bin/sh\necho "$RANK $*" | cut -d / -f 1-2\nexit 3\n')
+    (tmp_path / "srun").chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    launch = LAUNCH._replace(
+        cwd=str(tmp_path),
+        environ=path,
+        step=("--container-image=x#t",),
+        told="printf 'export %s\\n' \"RANK=$SLURM_PROCID\"",
+    )
+    done = entered(tmp_path, launch, "")
+    options = "--jobid=7 --overlap --nodes=1 --ntasks=1 --nodelist=n2 --mpi=none --export=ALL --chdir="
+    assert (done.returncode, done.stdout) == (3, f"4 {options}/ --container-image=x#t -- \n"), done.stderr
+
+
 def test_a_launch_that_told_its_tasks_nothing(tmp_path: Path) -> None:
     """An mpirun has no task of ours: what stands in the file of TaskProlog is not its."""
     folder = tmp_path / "jobs/7.0.0/user"

@@ -150,3 +150,24 @@ def test_workers_by_name(name: str, number: int | None) -> None:
 def test_all_workers() -> None:
     """Each with its node."""
     assert saved.workers(("n7", "n2")) == ["worker-0 is n7", "worker-1 is n2"]
+
+
+def test_a_launch_in_a_container(work: Path) -> None:
+    """How one gets in there, and the words without that; a file of a version before has no container."""
+    (work / "t.sif").touch()
+    made = prepared(work, "--mode=pytorch --slots=2 --launch=task --container-image=t.sif -- python train.py")
+    saved.Keeper(work, made, print).begins("program", GIVEN)
+    found = saved.read(work)
+    assert found.inside == ("apptainer", "exec", f"--bind={work}", f"--pwd={work}", f"{work}/t.sif")
+    assert (found.contained, found.step, found.here(1)) == (True, (), ("python", "train.py"))
+
+    words = "--mode=pytorch --slots=2 --launch=task --container-image=x#t --container-runtime=pyxis -- python train.py"
+    saved.Keeper(work, prepared(work, words), print).begins("program", GIVEN)
+    found = saved.read(work)
+    assert (found.step[0], found.contained, found.here(0)) == ("--container-image=x#t", True, ("python", "train.py"))
+    assert "RANK=$SLURM_PROCID" in found.told
+
+    fields = json.loads((work / saved.FILE).read_text())
+    before = {name: value for name, value in fields.items() if name not in ("inside", "step", "told")}
+    (work / saved.FILE).write_text(json.dumps(before))
+    assert not saved.read(work).contained

@@ -82,7 +82,7 @@ def test_a_text_is_literal_or_refused(key: str) -> None:
             if key in ("comment", "a flag", "account", "error", "output", "workdir"):
                 wanted = f"/home/ada/{text.rstrip('/')}" if key == "workdir" else text
                 assert any(wanted in option.partition("=")[2] for option in found), (what, found)
-            scripts += [made] if key in QUOTED else []
+            scripts += [made] if key in QUOTED or key.startswith("container.") else []
         assert time.monotonic() - start < SOON_S, what
     for made in scripts:
         subprocess.run(["bash", "-n"], input=made, text=True, check=True, timeout=30)

@@ -80,9 +80,12 @@ def test_every_problem_is_told_at_once() -> None:
         Line(5, " time=4h infiniband=mabe"),
         Line(6, ""),
         Line(7, ' checkpoint="a b"c'),
+        Line(8, " container.image=t.sif"),
     ]
     _, problems = read(lines, {}, None)
     accepted = ", ".join(KEYS)
+    starts = "a script starts its containers itself: srun apptainer exec IMAGE PROGRAM"
+    starts += ", or srun --container-image=IMAGE PROGRAM"
     assert problems == [
         (2, f"retris: unknown key; accepted: {accepted}; did you mean retries?"),
         (3, "found 'spares'; accepted: key=value"),
@@ -91,6 +94,7 @@ def test_every_problem_is_told_at_once() -> None:
         (5, "time: a script has sbatch's own word for it: --time"),
         (6, "found nothing; accepted: key=value"),
         (7, "found 'checkpoint=\"a b\"c'; accepted: key=value"),
+        (8, f"container.image: {starts}"),
     ]
 
 

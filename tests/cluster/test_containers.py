@@ -1,0 +1,139 @@
+"""Jobs whose program runs in a container, on a real Slurm, with a stand-in for apptainer that enters another root."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slurm_plugin.sandbox import Sandbox
+from tests.cluster.jobs import ALICE_UID, OPEN_MPI, Job, submit, workdir
+
+pytestmark = pytest.mark.cluster
+
+HERE = Path(__file__).parent
+STAND_INS = {"apptainer": "apptainer.sh", "srun": "pyxis.sh"}
+HELD = "[slurm_plugin] held for debugging until "
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def contained(box: Sandbox, name: str, container: dict[str, Any] | None = None, **spec: Any) -> Job:
+    """A job in an image of alice's, whose `apptainer` stands beside it."""
+    directory = workdir(box, name)
+    (directory / "bin").mkdir()
+    for program, stand_in in STAND_INS.items():
+        shutil.copy(HERE / stand_in, directory / "bin" / program)
+        (directory / "bin" / program).chmod(0o755)
+    image = directory / "image"
+    (image / "etc").mkdir(parents=True)
+    (image / "etc" / "inside").write_text("in the image\n")
+    (image / ".env").write_text("NCCL_DEBUG=image\nOF_THE_IMAGE=1\nWORLD_SIZE=image\n")
+    env = {"PATH": f"/home/alice/{name}/bin:{PATH}", **spec.pop("env", {})}
+    said = {"image": "./image", "runtime": "apptainer", **(container or {})}
+    fields = {"env": env, "container": said, **spec}
+    if said["runtime"] == "apptainer":
+        return submit(box, name, made=True, **fields)
+    fields = {"name": name, "mode": "pytorch", "nodes": 2, "output": "job.out", **fields}
+    (directory / "job.yaml").write_text(yaml.safe_dump(fields))
+    render = f"cd /home/alice/{name} && slurm-plugin render job.yaml"  # submit asks the srun here, which has no pyxis
+    return Job(box, int(box.run(["sh", "-c", f"{render} | sbatch --parsable"]).stdout), directory)
+
+
+def printed(job: Job, word: str) -> list[str]:
+    """The program's own lines that begin so, sorted."""
+    return sorted(line for line in job.log.splitlines() if line.startswith(f"{word} "))
+
+
+def test_ranks_a_hold_and_a_shell(cluster: Sandbox) -> None:
+    """Each rank is in the image, with its variables, the job's directory and its checkpoints, and nothing else of the
+    node's; its exit code is the job's. A held job's shell and rerun are in the image too."""
+    home = cluster.home("alice")
+    checkpoints = home / "contained-checkpoints"
+    checkpoints.mkdir()
+    shutil.chown(checkpoints, ALICE_UID, ALICE_UID)
+    (home / "not-mounted").touch()
+    program = (
+        "echo rank $RANK of $WORLD_SIZE in $(pwd) $(cat /etc/inside) $NCCL_DEBUG $OF_THE_IMAGE;"
+        " echo $RANK >$SLURM_PLUGIN_CHECKPOINT/rank.$RANK; echo $RANK >here.$RANK; cat /data/given;"
+        " [ -e /home/alice/not-mounted ] && echo the home is there; touch /data/x /x 2>/dev/null && echo it may write;"
+        " while [ $(ls here.* | wc -l) -lt 4 ]; do sleep 0.1; done; [ $RANK != 3 ] || [ -e mended ] || exit 7"
+    )
+    data = home / "contained-data"
+    data.mkdir()
+    (data / "given").write_text("data is there\n")
+    job = contained(
+        cluster,
+        "contained",
+        {"mounts": ["/home/alice/contained-data:/data:ro"], "home": "no"},
+        accelerators={"gpu": 2},
+        launch="task",
+        command=f"bash -c '{program}'",
+        env={"NCCL_DEBUG": "WARN"},
+        checkpoint=f"/home/alice/{checkpoints.name}",
+        hold_on_failure="1h",
+        retries=1,
+    )
+    job.until(lambda: HELD in job.log, "the hold")
+    ranks = [f"rank {rank} of 4 in /home/alice/contained in the image WARN 1" for rank in range(4)]
+    assert printed(job, "rank") == ranks, job.log
+    assert sorted(path.name for path in checkpoints.iterdir()) == [f"rank.{rank}" for rank in range(4)]
+    assert sorted(path.name for path in job.directory.glob("here.*")) == [f"here.{rank}" for rank in range(4)]
+    said = job.log.splitlines()
+    assert [said.count(each) for each in ("data is there", "the home is there", "it may write")] == [4, 0, 0], job.log
+
+    typed = "echo $RANK $WORLD_SIZE $(cat /etc/inside) $(pwd); exit 9\n"
+    shell = cluster.run(["slurm-plugin", "shell", str(job.id), "worker-1"], check=False, input=typed)
+    assert (shell.returncode, shell.stdout) == (9, "2 4 in the image /home/alice/contained\n"), shell.stderr
+    assert "by hand on this node: bash -c " in shell.stderr
+
+    (job.directory / "mended").touch()
+    cluster.run(["slurm-plugin", "rerun", str(job.id)])
+    assert (job.end(), job.exit_code) == ("COMPLETED", "0:0"), job.log
+    assert printed(job, "rank") == sorted(ranks * 2)
+    assert job.attempts[0]["code"] == 7
+
+
+def test_pyxis(cluster: Sandbox) -> None:
+    """Its options reach srun; no TaskProlog tells the ranks who they are, and they know; so does a held job's shell."""
+    job = contained(
+        cluster,
+        "contained-pyxis",
+        {"runtime": "pyxis"},
+        accelerators={"gpu": 2},
+        launch="task",
+        command="bash -c 'echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK $(cat /etc/inside) $NCCL_DEBUG; exit 6'",
+        hold_on_failure="1h",
+    )
+    job.until(lambda: HELD in job.log, "the hold")
+    assert "the program failed with exit code 6" in job.log
+    told = printed(job, "rank")  # one that ends ends the others, some before they have said it
+    assert told
+    assert {*told} <= {f"rank {rank} of 4, {rank % 2} in the image image" for rank in range(4)}
+    typed = "echo $RANK of $WORLD_SIZE $(cat /etc/inside) $(pwd); exit 9\n"
+    shell = cluster.run(["slurm-plugin", "shell", str(job.id), "worker-1"], check=False, input=typed)
+    assert (shell.returncode, shell.stdout) == (9, "2 of 4 in the image /home/alice/contained-pyxis\n"), shell.stderr
+
+
+def test_mpirun_stands_outside(cluster: Sandbox) -> None:
+    """Its ranks are in the image, on every node."""
+    job = contained(
+        cluster,
+        "contained-mpi",
+        mode="openmpi",
+        accelerators={"gpu": 2},
+        env=OPEN_MPI,
+        command="bash -c 'echo rank $OMPI_COMM_WORLD_RANK $(cat /etc/inside) on $SLURMD_NODENAME'",
+    )
+    assert job.end() == "COMPLETED", job.log
+    assert [line.rpartition(" on ")[0] for line in printed(job, "rank")] == [f"rank {n} in the image" for n in range(4)]
+
+
+def test_a_runtime_that_is_not_there(cluster: Sandbox) -> None:
+    """It is said, and no restart is spent on it."""
+    job = submit(
+        cluster, "contained-without", nodes=1, retries=1, command="true", mode="single", container={"image": "a.sif"}
+    )
+    assert (job.end(), job.exit_code) == ("FAILED", "127:0"), job.log
+    assert "[slurm_plugin] error: apptainer was not found on the PATH of this node" in job.log
+    assert len(job.attempts) == 1

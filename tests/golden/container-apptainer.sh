@@ -1,0 +1,25 @@
+#!/bin/bash
+#SBATCH --job-name=in
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --gres=gpu:2
+#SBATCH --chdir=/home/ada/runs/run
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+#SBATCH --comment="[sp1;retries=0;ib=auto]"
+
+# Job in, mode pytorch, nodes x processes: 2 x 2. Made from a job spec: change that, then run
+#   slurm-plugin render container-apptainer.yaml
+set -euo pipefail
+
+export NCCL_DEBUG=WARN
+
+# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+cd /home/ada/runs/run
+
+# The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL apptainer exec --nv --no-home --bind=/home/ada/runs/run --bind=/data:/data:ro --bind=/scratch '--pwd=/w s' '/shared/it'"'"'s.sif' bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python t.py
+slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+exec "$slurm_plugin" job supervise --mode=pytorch '--container-image=/shared/it'"'"'s.sif' --container-runtime=apptainer --container-mounts=/data:/data:ro,/scratch --container-env=NCCL_DEBUG '--container-workdir=/w s' --container-no-home --container-gpu --retries=0 --slots=2 --infiniband=auto \
+    -- python t.py

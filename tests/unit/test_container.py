@@ -1,0 +1,162 @@
+"""Mirrors slurm_plugin/container.py: what each runtime is told, and what none could be."""
+
+import argparse
+import os
+import subprocess
+
+import pytest
+
+from slurm_plugin import container
+from slurm_plugin.container import Container
+from slurm_plugin.errors import UsageError
+
+APPTAINER = Container("torch.sif", "apptainer")
+PYXIS = Container("nvcr.io#nvidia/pytorch:24.01-py3", "pyxis")
+FULL = Container(
+    "torch.sif",
+    "apptainer",
+    ("/data:/data:ro", "/scratch"),
+    "/workspace",
+    writable=True,
+    home=False,
+    gpu="nv",
+    env=("NCCL_DEBUG", "HOME"),
+)
+# The options that pyxis 0.24.0 registers (args.c, spank_opts).
+OF_PYXIS = {
+    *("container-image", "container-mounts", "container-workdir", "container-name", "container-save"),
+    *("container-mount-home", "no-container-mount-home", "container-remap-root", "no-container-remap-root"),
+    *("container-entrypoint", "no-container-entrypoint", "container-entrypoint-log", "container-writable"),
+    *("container-readonly", "container-env", "container-unshare"),
+}
+
+
+def test_apptainer_is_a_word_before_the_program() -> None:
+    """With nothing but what was asked for; no step has an option of it."""
+    assert APPTAINER.inside(("./a.out", "a b")) == ("apptainer", "exec", "torch.sif", "./a.out", "a b")
+    assert FULL.inside(("x",)) == (
+        *("apptainer", "exec", "--nv", "--no-home", "--writable-tmpfs"),
+        *("--bind=/data:/data:ro", "--bind=/scratch", "--pwd=/workspace", "torch.sif", "x"),
+    )
+    assert FULL.step == ()
+
+
+def test_pyxis_is_options_of_srun() -> None:
+    """Those that it documents, each with its value in the same word; the program's words stay as they are."""
+    assert PYXIS.step == (
+        "--container-image=nvcr.io#nvidia/pytorch:24.01-py3",
+        "--container-readonly",
+        "--container-mount-home",
+    )
+    whole = FULL._replace(runtime="pyxis").step
+    assert whole == (
+        *("--container-image=torch.sif", "--container-mounts=/data:/data:ro,/scratch:/scratch"),
+        *("--container-workdir=/workspace", "--container-writable", "--no-container-mount-home"),
+        "--container-env=NCCL_DEBUG,HOME",
+    )
+    assert {word.removeprefix("--").partition("=")[0] for word in (*PYXIS.step, *whole)} <= OF_PYXIS
+    assert PYXIS.inside(("x", "y")) == ("x", "y")
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_what_a_task_is_told_in_a_container_of_pyxis(shell: str) -> None:
+    """The lines of a mode reach the program as TaskProlog hands them on: each value to its end, whatever is in it."""
+    values = {"RANK": "3", "A": 'two  words "x" $HOME * `id`', "B": "a=b\\n'"}
+    lines = "\n".join(f"export {name}={value}" for name, value in values.items())
+    told = 'printf "%s\\n" "$LINES_OF_IT"; printf "unset PATH\\n"'
+    show = ["python3", "-c", "import os, sys; print([os.environ[name] for name in sys.argv[1:]])", *values]
+    words = PYXIS._replace(told=told).inside(show)
+    assert words[0] == "sh"
+    environ = {**os.environ, "LINES_OF_IT": lines}
+    done = subprocess.run([shell, *words[1:]], capture_output=True, text=True, check=True, env=environ, timeout=10)
+    assert done.stdout == f"{list(values.values())}\n"
+
+
+def test_its_exit_code_is_the_programs() -> None:
+    """The shell that tells a task is gone by then."""
+    words = PYXIS._replace(told="echo export A=7").inside(("sh", "-c", "exit $A"))
+    done = subprocess.run(words, check=False, timeout=10)
+    assert done.returncode == 7
+
+
+def test_the_job_is_there() -> None:
+    """Its directory and what else it needs are mounted before the user's own, and the program starts there."""
+    placed = FULL._replace(workdir="").placed("/home/ada/run", ("/ck", "/home/ada/run"))
+    assert placed.mounts == ("/home/ada/run", "/ck", "/data:/data:ro", "/scratch")
+    assert placed.workdir == "/home/ada/run"
+    assert FULL.placed("/w").workdir == "/workspace"
+    with pytest.raises(UsageError, match=r"'/home/ada/a,b': found a path that no container can have"):
+        APPTAINER.placed("/home/ada/a,b")
+
+
+@pytest.mark.parametrize(
+    ("image", "runtime"),
+    [
+        ("torch.sif", "apptainer"),
+        ("/images/torch.sif", "apptainer"),
+        ("oras://ghcr.io/a/b:1", "apptainer"),
+        ("library://a/b", "apptainer"),
+        ("/images/torch.sqsh", "pyxis"),
+        ("nvcr.io#nvidia/pytorch:24.01-py3", "pyxis"),
+        ("docker://nvcr.io#nvidia/pytorch", "pyxis"),
+        ("docker://python:3.12", ""),
+        ("python:3.12", ""),
+        ("/images/torch#2/", ""),
+    ],
+)
+def test_whose_an_image_is(image: str, runtime: str) -> None:
+    """As far as its form says."""
+    assert container.fits(image) == runtime
+
+
+@pytest.mark.parametrize("mount", ["/data", "/data:/d", "/data:/d:ro", "/data:/d:rw", "/my data:/d e"])
+def test_a_mount(mount: str) -> None:
+    """Absolute paths, read-only or not."""
+    assert container.mount_problem(mount) == ""
+
+
+@pytest.mark.parametrize(
+    "mount",
+    [
+        "",
+        "data",
+        "./data:/d",
+        "/data:d",
+        "/data:",
+        "/data:/d:",
+        "/data:/d:x",
+        "/d:/d:ro:ro",
+        "/a,/b",
+        "/a\n",
+        "/a\\",
+        "/^",
+    ],
+)
+def test_a_mount_that_a_runtime_would_read_otherwise(mount: str) -> None:
+    """Is refused, with what is accepted."""
+    assert container.mount_problem(mount).startswith("accepted: SRC, SRC:DST or SRC:DST:ro")
+
+
+@pytest.mark.parametrize("given", [APPTAINER, PYXIS, FULL, FULL._replace(runtime="pyxis")])
+def test_a_batch_script_tells_all_of_it(given: Container) -> None:
+    """What is read from its options is what was written into them."""
+    parser = argparse.ArgumentParser()
+    container.arguments(parser)
+    assert container.of(parser.parse_args(list(container.options(given))), "nv") == given
+    assert container.of(parser.parse_args([]), "nv") is None
+
+
+def test_gpus_are_those_of_the_node() -> None:
+    """AMD's where it has those."""
+    parser = argparse.ArgumentParser()
+    container.arguments(parser)
+    found = container.of(parser.parse_args(list(container.options(FULL))), "rocm")
+    assert found is not None
+    assert "--rocm" in found.inside(("x",))
+
+
+def test_variables_that_stand_above_the_images_own() -> None:
+    """Apptainer takes them under another name, HOME not at all; pyxis has an option."""
+    environ = {"NCCL_DEBUG": "WARN", "HOME": "/h", "OTHER": "1"}
+    assert FULL.variables(environ) == {"APPTAINERENV_NCCL_DEBUG": "WARN"}
+    assert FULL._replace(runtime="pyxis").variables(environ) == {}
