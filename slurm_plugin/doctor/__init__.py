@@ -40,6 +40,8 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
             yield judge_slurm.version(config)
             yield from _slurm_conf(config, site, root, controller=controller)
             yield _job_submit(config, wanted, root, install, controller=controller, site_file=here)
+            if (task_prolog := config.get("TaskProlog", "")).startswith("/") and measure.pyxis(config):
+                yield judge_site.pyxis(task_prolog, measure.enroot_mounts())
         else:
             yield Finding("slurm.conf", "cannot tell", "slurmctld did not show its settings")
         found = None if wanted is None else measure.differences(Path(root), wanted)

@@ -117,6 +117,20 @@ def on_trial(nodes: str) -> Finding:
     return Finding("canary", "ok", f"on trial: a dry run, checks look at {nodes} only; {whole}")
 
 
+def pyxis(task_prolog: str, mounts: str | None) -> Finding:
+    """Whether containers of pyxis have the TaskProlog in them. `mounts`: enroot's, None where there is none here."""
+    if mounts is None:
+        message = f"is loaded here, and enroot is not: on the nodes each container needs {task_prolog}"
+        return Finding(
+            "pyxis", "cannot tell", message, "run it on a node; see docs/containers.md, pyxis and TaskProlog"
+        )
+    if any(line.split()[:2] == [task_prolog] * 2 for line in mounts.splitlines()):
+        return Finding("pyxis", "ok", f"its containers have {task_prolog}")
+    line = f"{task_prolog} {task_prolog} none x-create=file,bind,ro,nosuid,nodev,private,nofail"
+    message = f"runs TaskProlog in its containers, which have no {task_prolog}: no task of a container starts"
+    return Finding("pyxis", "wrong", message, f"/etc/enroot/mounts.d/30-taskprolog.fstab on each node: {line}")
+
+
 def kill_switch(path: str, *, there: bool | None) -> Finding:
     """Whether everything of ours is switched off; None where that cannot be seen."""
     if there is None:

@@ -21,6 +21,7 @@ from slurm_plugin.slurm import HOOK_COMMANDS
 from slurm_plugin.slurm.process import Result, run
 
 DEADLINE_S: Final = 10.0
+ENROOT_MOUNTS: Final = "/etc/enroot/mounts.d"
 _VERSION = "import sys; print(*sys.version_info[:2])"
 
 
@@ -160,6 +161,26 @@ def text(path: str) -> str | None:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def pyxis(config: Mapping[str, str]) -> bool:
+    """Whether the plug-ins that srun and slurmd load here have pyxis among them (plugstack.conf, spank(7))."""
+    path = config.get("PlugStackConfig") or str(
+        Path(config.get("SLURM_CONF") or "/etc/slurm/x").with_name("plugstack.conf")
+    )
+    lines = (text(path) or "").splitlines()
+    included = [line.split(None, 1)[1].strip() for line in lines if re.match(r"\s*include\s", line)]
+    for pattern in included:
+        for found in glob(str(Path(path).parent / pattern)):  # noqa: PTH207 - an absolute pattern
+            lines += (text(found) or "").splitlines()
+    return any("pyxis" in line.partition("#")[0] for line in lines)
+
+
+def enroot_mounts() -> str | None:
+    """What every container of enroot mounts on this machine; None where it is not installed here."""
+    if not there(ENROOT_MOUNTS):
+        return None
+    return "".join(text(path) or "" for path in sorted(glob(f"{ENROOT_MOUNTS}/*.fstab")))  # noqa: PTH207
 
 
 def owned(path: str) -> Owned | str | None:

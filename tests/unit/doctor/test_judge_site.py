@@ -163,3 +163,24 @@ def test_on_trial() -> None:
     """An installation with canaries is fine, and says so."""
     found = judge_site.on_trial("n[1-4]")
     assert (found.verdict, "n[1-4] only" in found.message) == ("ok", True)
+
+
+TASK_PROLOG = f"{ROOT}/hooks/task_prolog"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "verdict"),
+    [
+        (f"# x\n{TASK_PROLOG} {TASK_PROLOG} none x-create=file,bind\n", "ok"),
+        (f"{TASK_PROLOG}2 {TASK_PROLOG}2 none bind\n", "wrong"),
+        ("", "wrong"),
+        (None, "cannot tell"),
+    ],
+)
+def test_task_prolog_in_the_containers_of_pyxis(mounts: str | None, verdict: str) -> None:
+    """Whoever mends it is told the line, and where."""
+    found = judge_site.pyxis(TASK_PROLOG, mounts)
+    assert (found.name, found.verdict) == ("pyxis", verdict)
+    assert (f".fstab on each node: {TASK_PROLOG} {TASK_PROLOG} none x-create=file" in found.remedy) == (
+        verdict == "wrong"
+    )

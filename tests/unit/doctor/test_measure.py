@@ -172,3 +172,27 @@ def test_without_an_answer(root: Path, tmp_path: Path) -> None:
     assert (found["slurmctld"], found["slurm.conf"]) == ("wrong", "cannot tell")
     assert (found["files"], found["kill switch"]) == ("ok", "ok")
     assert "Prolog" not in found
+
+
+def test_pyxis_among_the_plug_ins(tmp_path: Path) -> None:
+    """In plugstack.conf beside slurm.conf, or what that includes; a comment loads nothing."""
+    config = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
+    assert not measure.pyxis(config)
+    stack = tmp_path / "plugstack.conf"
+    stack.write_text("# required /usr/lib/spank_pyxis.so\ninclude plugstack.conf.d/*.conf\n")
+    assert not measure.pyxis(config)
+    (tmp_path / "plugstack.conf.d").mkdir()
+    (tmp_path / "plugstack.conf.d/a.conf").write_text("required /usr/lib/spank_pyxis.so\n")
+    assert measure.pyxis(config)
+    assert not measure.pyxis({"PlugStackConfig": str(tmp_path / "none.conf")})
+
+
+def test_what_enroot_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its files together; None where there is no enroot."""
+    monkeypatch.setattr(measure, "ENROOT_MOUNTS", str(tmp_path / "mounts.d"))
+    assert measure.enroot_mounts() is None
+    (tmp_path / "mounts.d").mkdir()
+    (tmp_path / "mounts.d/20-a.fstab").write_text("a\n")
+    (tmp_path / "mounts.d/30-b.fstab").write_text("b\n")
+    (tmp_path / "mounts.d/c.sh").write_text("c\n")
+    assert measure.enroot_mounts() == "a\nb\n"
