@@ -7,12 +7,16 @@ administrator has resumed it, too (_notify_result_rpc_prolog in src/slurmd/slurm
 """
 
 import syslog
+import time
 from dataclasses import replace
 
 from prechecks.report import JOBS, OURS
 from slurm_plugin import grant
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.slurm import ENDED, Slurm
+from slurm_plugin.slurm import ENDED, Slurm, SlurmAwayError
+
+TELLING_S = 3.0  # of the questions before: where they took longer, the end is not told before it is made
+HEARD_S = 1.0  # until this node's slurmd has heard of the end, and starts no batch script behind a prolog that exits 0
 
 
 def ended(door: Slurm, job_id: int, node: str, reason: str) -> bool:
@@ -20,6 +24,7 @@ def ended(door: Slurm, job_id: int, node: str, reason: str) -> bool:
 
     It did not where Slurm puts the job back into the queue, or does not answer: then the prolog has to fail.
     """
+    begun = time.monotonic()
     try:
         if door.may_requeue(job_id):
             return False
@@ -27,13 +32,24 @@ def ended(door: Slurm, job_id: int, node: str, reason: str) -> bool:
         if job.state in ENDED or job.state == "COMPLETING":  # by the prolog of another node
             return True
         why = f"{node}: {JOBS.sub('', reason.removeprefix(OURS))}"
-        _say(door, job_id, job.admin_comment, why)
-        door.cancel(job_id)
+        if time.monotonic() - begun < TELLING_S:  # else slurmctld is busy: one question less
+            _say(door, job_id, job.admin_comment, why)
+        _cancel(door, job_id)
     except SlurmPluginError as error:
         syslog.syslog(syslog.LOG_ERR, f"job {job_id} could not be ended, its prolog fails: {error.one_line}")
         return False
     syslog.syslog(f"job {job_id}: ended, it may not be requeued: {why}")
+    time.sleep(HEARD_S)
     return True
+
+
+def _cancel(door: Slurm, job_id: int) -> None:
+    """End it. What slurmctld was sent and has not answered in time will be done: nothing starts without it either."""
+    try:
+        door.cancel(job_id)
+    except SlurmAwayError as error:
+        if not error.sent:
+            raise
 
 
 def _say(door: Slurm, job_id: int, admin_comment: str, why: str) -> None:

@@ -220,18 +220,19 @@ class Attempts:
             return "program", NOT_FOUND
         preparation.write(only(self.answers, self.on) if self.answers else None)
         kept = saved.Keeper(preparation.directory, preparation, say)
+        look = watcher.look_at_nodes if watcher else None
         if request := preparation.data:
             stage_in.forget(request.notes, self.on)
             environ = preparation.environment(reason, launched=False)
             kept.begins("stage_in", environ)
             step = preparation.data_step(request, itself.command())
-            if code := self.launcher.run(step, environ, say, checkpoints=False):
+            if code := self.launcher.run(step, environ, say, checkpoints=False, look=look):
                 return "stage_in", kept.ended(code)
         if preparation.hooks:
             step = preparation.hook_step(itself.command())
             environ = preparation.environment(reason, launched=False)
             kept.begins("hook", environ)
-            if code := self.launcher.run(step, environ, say, checkpoints=False):
+            if code := self.launcher.run(step, environ, say, checkpoints=False, look=look):
                 return "hook", kept.ended(code)
         environ = preparation.environment(reason, launched=True)
         kept.begins("program", environ)
@@ -242,19 +243,31 @@ class Attempts:
             say(f"launch: {launch.shown}")
         look = watcher.look if watcher else None
         code = self.launcher.run(launch.argv, environ, say, look=look)
-        code = kept.ended(as_a_shell(code, preparation.words[0], environ))
-        if preparation.hooks_after and not self.launcher.told_to_end and not (watcher and watcher.found):
-            self._after(code, preparation.environment(reason, launched=False))
+        if not preparation.container:  # whose programs are not this node's
+            code = as_a_shell(code, launch.argv, preparation.words[0], environ)
+        code = kept.ended(code)
+        if (
+            preparation.hooks_after
+            and not self.launcher.told_to_end
+            and not (watcher and (watcher.found or watcher.lost))
+        ):
+            self._after(code, preparation.environment(reason, launched=False), watcher)
         return "program", code
 
-    def _after(self, code: int, environ: Mapping[str, str]) -> None:
+    def _after(self, code: int, environ: Mapping[str, str], watcher: Watcher | None) -> None:
         """The hooks after a program that ended by itself; nothing of theirs changes how it did."""
         launcher, until, memory = self.launcher, time.monotonic() + AFTER_S, self.launcher.out_of_memory
         step = self.preparation.hook_step(itself.command(), after=True)
         given = {**environ, "SLURM_PLUGIN_EXIT_CODE": str(code)}
-        launcher.run(step, given, say, checkpoints=False, look=lambda: launcher.told_to_end or time.monotonic() > until)
-        if time.monotonic() > until:
-            say(f"the hooks after the program are ended after {AFTER_S:.0f} s")
+
+        def why() -> str:
+            if watcher and watcher.lost:
+                return "a node of theirs does not answer"
+            return f"after {AFTER_S:.0f} s" if time.monotonic() > until else ""
+
+        launcher.run(step, given, say, checkpoints=False, look=lambda: launcher.told_to_end or bool(why()))
+        if ended := why():
+            say(f"the hooks after the program are ended: {ended}")
             launcher.stop(TERM_S)
         launcher.out_of_memory = memory
 

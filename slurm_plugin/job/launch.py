@@ -25,13 +25,15 @@ STOP_S = 5.0
 REFUSED_S, REFUSED_EVERY_S = 30.0, 2.0  # how long, and how often, a step is asked for that Slurm does not make
 LONGEST_LINE = 4096  # bytes of an unfinished line that are kept; srun's own are short
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's own codes (POSIX, 2.8.2 Exit Status for Commands)
-# How Open MPI's mpirun ends where it cannot start a program: not on PATH, no executable file. Signals end so, too.
-_NOT_STARTED = (134, 132)
+# How Open MPI ends where it cannot start a program: not on PATH, no executable file. Signals end a program so, too.
+_OPEN_MPI, _NOT_STARTED = ("mpirun", "mpiexec", "orterun", "prterun"), (134, 132)
 
 
-def as_a_shell(code: int, program: str, environ: Mapping[str, str]) -> int:
-    """A launcher's exit code, or what a shell gives for a program that is not there: mpirun has codes of its own."""
-    if code not in _NOT_STARTED or shutil.which(program, path=environ.get("PATH")):
+def as_a_shell(code: int, argv: Sequence[str], program: str, environ: Mapping[str, str]) -> int:
+    """A launch's exit code, or what a shell gives for a program that is not there: mpirun has codes of its own."""
+    if code not in _NOT_STARTED or Path(argv[0]).name not in _OPEN_MPI:
+        return code
+    if shutil.which(program, path=environ.get("PATH")):
         return code
     return NOT_EXECUTABLE if Path(program).exists() else NOT_FOUND
 

@@ -58,12 +58,23 @@ class Watcher:
 
     def look(self) -> bool:
         """Whether there is reason to end the program."""
+        if not self.look_at_nodes():
+            self.found = self._time() or self._hang()
+        return self.found is not None
+
+    def look_at_nodes(self) -> bool:
+        """The same as far as it is the nodes': for what runs before the program, which has no checkpoint and no log."""
         if self.guards.turn_lost:
             self.launcher.told_to_end = True
             self.found = Interruption("nodes", "a later run of this job has begun")
         else:
-            self.found = self._nodes() or self._time() or self._hang()
+            self.found = self._nodes()
         return self.found is not None
+
+    @property
+    def lost(self) -> bool:
+        """Whether a node of the program's does not answer now, or a later run has begun; nobody is asked."""
+        return self.guards.turn_lost or any(name in self.names for name in self.guards.silent())
 
     def ended(self) -> None:
         """The program has failed: where it was told to save, it may have done so and ended before the next look."""

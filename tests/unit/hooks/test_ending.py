@@ -7,6 +7,7 @@ import pytest
 from slurm_plugin import grant
 from slurm_plugin.grant import Grant
 from slurm_plugin.hooks import ending
+from slurm_plugin.slurm import SlurmAwayError
 from tests import fakes
 from tests.fakes import FakeSlurm
 from tests.unit.hooks.bad_node import REASON
@@ -19,6 +20,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the system log got."""
     lines: list[str] = []
     monkeypatch.setattr(syslog, "syslog", lambda *words: lines.append(words[-1]))
+    monkeypatch.setattr(ending, "HEARD_S", 0.0)
     return lines
 
 
@@ -83,3 +85,23 @@ def test_words_that_slurm_refuses_keep_nothing_from_ending(said: list[str], refu
     assert ending.ended(door, 7, "n1", REASON)
     assert ("cancel", 7) in door.changes
     assert said[0] == f"job 7 was not told why it ends: {refused} was refused"
+
+
+@pytest.mark.parametrize(("sent", "ends"), [(True, True), (False, False)])
+def test_an_end_that_slurm_was_sent_is_made(sent: bool, ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However late the answer: a prolog that failed on top of it would have slurmd ask on and on."""
+    door = slurm()
+
+    def late(_job: int) -> None:
+        raise SlurmAwayError("scancel gave no answer in 5 s", sent=sent)
+
+    monkeypatch.setattr(door, "cancel", late)
+    assert ending.ended(door, 7, "n1", REASON) is ends
+
+
+def test_nothing_is_told_where_slurm_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers may take five seconds each, and a prolog should not."""
+    door, clock = slurm(), iter((0.0, ending.TELLING_S + 1))
+    monkeypatch.setattr(ending.time, "monotonic", lambda: next(clock))
+    assert ending.ended(door, 7, "n1", REASON)
+    assert door.changes == [("cancel", 7)]

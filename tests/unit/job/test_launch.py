@@ -73,7 +73,9 @@ def test_mpirun_has_codes_of_its_own(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("text")
     (tmp_path / "run").touch(0o755)
-    assert as_a_shell(code, program, {"PATH": str(tmp_path)}) == shells
+    environ = {"PATH": str(tmp_path)}
+    assert as_a_shell(code, ["/usr/bin/mpirun", program], program, environ) == shells
+    assert as_a_shell(code, ["srun", program], program, environ) == code  # a program that aborts, found by a task
 
 
 def test_environment(launcher: Launcher, tmp_path: Path) -> None:

@@ -355,3 +355,27 @@ def test_nothing_to_look_at(log: list[tuple[int, ...]], tmp_path: Path) -> None:
     log.append(())
     assert looked(Scene(hang_s=100.0), 1000) is None
     assert looked(Scene(hang_s=100.0, places=(str(tmp_path),)), 150) is not None
+
+
+def test_before_the_program_only_its_nodes_count() -> None:
+    """What copies data or sets up nodes writes no checkpoint, and is told no time."""
+    scene = Scene(hang_s=1.0)
+    scene.launcher.told_to_save = scene.clock.now()
+    assert not scene.watcher.look_at_nodes()
+    assert scene.asked == []
+    scene.guards.quiet = ("n2",)
+    assert scene.watcher.look_at_nodes()
+    assert scene.watcher.found == Interruption(
+        "nodes", "nodes were lost", {"n2": Health("unreachable", "does not answer")}
+    )
+
+
+def test_a_node_that_does_not_answer_now_is_seen_without_a_question() -> None:
+    """A spare one is none of the program's."""
+    scene = Scene()
+    assert not scene.watcher.lost
+    scene.guards.quiet = ("n3",)
+    assert not scene.watcher.lost
+    scene.guards.quiet = ("n3", "n1")
+    assert scene.watcher.lost
+    assert scene.asked == []
