@@ -27,7 +27,8 @@ def bash(text: str) -> str:
 def test_variables_of_a_file_reach_every_node(cluster: Sandbox) -> None:
     """With `env` above them, and no value in what Slurm keeps of the job; a file that is gone ends it in words."""
     put(workdir(cluster, "keys-env") / "keys.env", "TOKEN=s3cr3t \nLR=0.1\n")
-    command = bash('echo "$SLURMD_NODENAME <$TOKEN> $LR"; [ "$SLURM_PROCID" ] && rm -f keys.env; exit 1')
+    both = "touch said.$SLURM_PROCID; until [ -e said.0 ] && [ -e said.1 ]; do sleep 0.1; done"
+    command = bash(f'echo "$SLURMD_NODENAME <$TOKEN> $LR"; {both}; rm -f keys.env; exit 1')
     spec = {"env": {"LR": "0.2"}, "retries": 1, "unconditional": "yes", "command": command, "accelerators": {"gpu": 0}}
     job = submit(cluster, "keys-env", made=True, env_file="keys.env", launch="task", **spec)
     assert job.end() == "FAILED"
