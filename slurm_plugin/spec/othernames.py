@@ -33,6 +33,9 @@ WORDS: Final = {
     **dict.fromkeys(("framework", "backend", "launcher", "kind"), "mode"),
     **dict.fromkeys(("checkpoints", "checkpoint_dir", "ckpt"), "checkpoint, a directory"),
     **dict.fromkeys(("features", "feature"), "constraint"),
+    **dict.fromkeys(("image", "docker", "apptainer", "singularity", "enroot", "pyxis"), "container: {image: ...}"),
+    **dict.fromkeys(("het", "hetjob", "components", "roles", "tasks"), "groups, the resources of each kind of nodes"),
+    **dict.fromkeys(("data", "datasets", "dataset", "inputs"), "stage_in: [{from: ...}]"),
     **dict.fromkeys(("hold", "debug"), "hold_on_failure"),
 }
 
