@@ -6,8 +6,9 @@ NodeError where its server does not answer; at the copy it is an OSError.
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -81,18 +82,40 @@ def room(entries: Sequence[Entry], block: int) -> int:
 
 def copy(source: str, entries: Sequence[Entry], target: str) -> None:
     """Copy it to where nothing stands yet. Raises SourceError, NodeError, OSError for the copy."""
-    files = []
     for each in entries:
         path = f"{target}/{each.path}" if each.path else target
         if each.kind == "directory":
             os.mkdir(path, 0o700)  # noqa: PTH102
         elif each.kind == "link":
             os.symlink(each.target, path)  # noqa: PTH211
-        else:
-            files.append((f"{source}/{each.path}" if each.path else source, path, each))
+    files, lock = _files(source, entries, target), threading.Lock()
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for _ in pool.map(lambda one: _file(*one), files):  # the first failure cancels what has not begun
-            pass
+        workers = [pool.submit(_work, files, lock) for _ in range(AT_A_TIME)]  # a Future for each file takes 1.6 kB
+        try:
+            wait(workers, return_when=FIRST_EXCEPTION)
+        finally:
+            with lock:  # the first failure ends the others
+                files.close()
+        for worker in workers:
+            worker.result()
+
+
+def _files(source: str, entries: Sequence[Entry], target: str) -> Generator[tuple[str, str, Entry]]:
+    """Each file: where it is, where it is to be, and what it was when it was listed."""
+    for each in entries:
+        if each.kind == "file":
+            below = f"/{each.path}" if each.path else ""
+            yield f"{source}{below}", f"{target}{below}", each
+
+
+def _work(files: Iterator[tuple[str, str, Entry]], lock: threading.Lock) -> None:
+    """Copy one after the other, until none is left that nobody has taken."""
+    while True:
+        with lock:
+            one = next(files, None)
+        if one is None:
+            return
+        _file(*one)
 
 
 def _file(source: str, target: str, entry: Entry) -> None:

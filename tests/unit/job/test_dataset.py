@@ -1,12 +1,14 @@
 """Mirrors slurm_plugin/job/dataset.py: what is listed, what tells two sources apart, and how each is copied."""
 
 import os
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from slurm_plugin.job import dataset
-from slurm_plugin.job.dataset import NodeError, SourceError
+from slurm_plugin.job.dataset import Entry, NodeError, SourceError
 
 
 @pytest.fixture
@@ -106,3 +108,35 @@ def test_room(source: Path) -> None:
     entries = dataset.listed(str(source / "tool"))
     assert dataset.room(entries, 4096) == 2 * 4096
     assert dataset.room(dataset.listed(str(source)), 4096) >= 5_000_000
+
+
+def test_a_million_files_are_not_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits to be copied takes no memory but its entry."""
+    entries = [Entry(f"{number}", "file", 1, 1, 0o600, "") for number in range(20_000)]
+    done: list[str] = []
+    monkeypatch.setattr(dataset, "_file", lambda _source, _target, entry: done.append(entry.path))
+    tracemalloc.start()
+    try:
+        dataset.copy("/source", entries, str(tmp_path / "target"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sorted(done) == sorted(each.path for each in entries)
+    assert peak < 4_000_000
+
+
+def test_the_first_failure_ends_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody takes another file after it."""
+    entries = [Entry(f"{number}", "file", 1, 1, 0o600, "") for number in range(1000)]
+    begun: list[str] = []
+
+    def broken(_source: str, _target: str, entry: Entry) -> None:
+        begun.append(entry.path)
+        if entry.path == "5":
+            raise OSError(28, "No space left on device")
+        time.sleep(0.01)
+
+    monkeypatch.setattr(dataset, "_file", broken)
+    with pytest.raises(OSError, match="No space"):
+        dataset.copy("/source", entries, str(tmp_path / "target"))
+    assert len(begun) < 500
