@@ -11,6 +11,7 @@ import os
 import select
 import syslog
 import time
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 
 from prechecks.child import Child
@@ -131,8 +132,25 @@ def _remove(paths: list[str], uid: int, before: int) -> int:
     return removed
 
 
+class Outcome(namedtuple("Outcome", "answer late left")):
+    """What came of work in a process of its own: its `answer`, None without one; whether that is because it was `late`.
+
+    `left`: the process, where it is still there after SIGKILL; else 0.
+    """
+
+    __slots__ = ()
+    answer: Any
+    late: bool
+    left: int
+
+
 def in_child(work: Callable[[], Any], deadline_s: float) -> Any:
     """What it returns, by way of JSON; None where that does not come in time."""
+    return outcome(work, deadline_s).answer
+
+
+def outcome(work: Callable[[], Any], deadline_s: float) -> Outcome:
+    """What it returns, by way of JSON, or why nothing came."""
     child = Child(lambda _: json.dumps(work()).encode())
     until = child.start + deadline_s
     poll = select.poll()
@@ -141,9 +159,11 @@ def in_child(work: Callable[[], Any], deadline_s: float) -> Any:
         while child.open and (left := until - time.monotonic()) > 0:
             if poll.poll(left * 1000):
                 child.read()
-        return json.loads(child.output) if not child.open and child.output else None
     finally:
-        if child.open:
+        late = child.open
+        if late:
             child.kill()
-        child.wait(time.monotonic() + REAP_S)
+        ended = child.wait(time.monotonic() + REAP_S) is not None
         child.close()
+    answer = json.loads(child.output) if child.output and not late and not child.status else None
+    return Outcome(answer, late, 0 if ended else child.pid)

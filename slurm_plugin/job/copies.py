@@ -3,11 +3,11 @@
 Below the site's directory, which is like /tmp, each user has one of their own, named by uid (0700):
 
     <uid>/<fingerprint>/data      a copy, whole as soon as it has that name; `new` while it is made
-    <uid>/<fingerprint>/used      touched by every job that uses it: slurm_plugin.hooks.datasets removes by its age
-    <uid>/<job>.<restart>/<to>    a link to a copy: what SLURM_PLUGIN_DATA names
+    <uid>/<fingerprint>/.used     touched by every job that uses it: slurm_plugin.hooks.datasets removes by its age
+    <uid>/<job>.<restart>/<to>    a link to a copy: what SLURM_PLUGIN_DATA names; and a stamp of its own
 
 The fingerprint is of the source's path and of every size and time below it: a source that was changed is another one.
-Who copies or removes holds a lock on the copy's directory.
+Who copies or removes holds a lock on the copy's directory. No `to` begins with a dot: such names are ours.
 """
 
 import ctypes
@@ -24,9 +24,9 @@ from slurm_plugin.hooks import removal
 from slurm_plugin.job import dataset
 from slurm_plugin.job.dataset import NodeError, SourceError
 from slurm_plugin.job.log import say
-from slurm_plugin.job.stage_in import KEYWORD, Request, note
+from slurm_plugin.job.stage_in import KEYWORD, Request, tell
 
-DATA, FRESH, USED = "data", "new", "used"
+DATA, FRESH, USED = "data", "new", ".used"
 WAITS: Final = "another job copies it; this one waits"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB")
@@ -49,8 +49,8 @@ def fetch(request: Request, environ: Mapping[str, str]) -> int:
         return 1
     except (NodeError, OSError) as error:
         say(f"{node} {KEYWORD}: failed: {_words(error)}; another node may have it")
-        with suppress(OSError), open(note(request.notes, node), "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(_words(error))
+        with suppress(OSError):
+            tell(request.notes, node, _words(error))
         return 1
     return 0
 
@@ -71,8 +71,12 @@ def _own(directory: str) -> str:
     with suppress(FileExistsError):
         os.mkdir(own, 0o700)  # noqa: PTH102
     found = os.lstat(own)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise NodeError(f"{own} is not this user's alone; its admin has to remove it")
+    if found.st_uid == 0 != os.geteuid():
+        raise NodeError(f"{own} is root's; its admin has to remove it")
+    if found.st_uid != os.geteuid():
+        raise NodeError(f"{own} is not yours: uid {found.st_uid} has made it; the next periodic check takes it away")
+    if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077:
+        raise NodeError(f"{own} is no directory that only you can enter; move it away on this node")
     return own
 
 
@@ -87,7 +91,7 @@ def _one(own: str, to: str, source: str, run: str, waits: str) -> str:
         if not there:
             _copied(place, fd, source, entries)
         _touch(place)
-        _link(f"../{key}/{DATA}", f"{run}/{to}")
+        _link(f"../{key}/{DATA}", run, to)
     what = f"{sum(each.kind == 'file' for each in entries)} files, {_size(sum(each.size for each in entries))}"
     return f"{what}, {'there already' if there else 'copied'} ({time.monotonic() - start:.1f} s)"
 
@@ -140,10 +144,12 @@ def _is(place: str, fd: int) -> bool:
     return False
 
 
-def _link(target: str, path: str) -> None:
-    fresh = f"{path}.{os.getpid()}"
+def _link(target: str, directory: str, name: str) -> None:
+    fresh = f"{directory}/.{name}.{os.getpid()}"
+    with suppress(FileNotFoundError):
+        os.unlink(fresh)  # noqa: PTH108 - of a process with this number that was killed there
     os.symlink(target, fresh)  # noqa: PTH211
-    os.replace(fresh, path)  # noqa: PTH105
+    os.replace(fresh, f"{directory}/{name}")  # noqa: PTH105
 
 
 def _touch(place: str) -> None:

@@ -38,17 +38,29 @@ def note(notes: str, node: str) -> str:
     return f"{notes}/{KEYWORD}.{node}"
 
 
+def tell(notes: str, node: str, why: str) -> None:
+    """Say it, in the file that `forget` has put there: a new one in its place could be seen late. Raises OSError."""
+    with open(note(notes, node), "w", encoding="utf-8") as file:  # noqa: PTH123
+        file.write(why)
+
+
 def told(notes: str, nodes: Sequence[str]) -> dict[str, str]:
     """What these nodes have said, by name."""
     found = {}
     for node in nodes:
         with suppress(OSError), open(note(notes, node), encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            found[node] = printable(file.read(_LONGEST))
+            if why := printable(file.read(_LONGEST)):
+                found[node] = why
     return found
 
 
 def forget(notes: str, nodes: Sequence[str]) -> None:
-    """What they said of an attempt before."""
+    """Have an empty note of each, whatever they said of an attempt before.
+
+    A file server is asked anew about a file that is opened; that one is not there may be remembered for a minute.
+    """
+    with suppress(OSError):
+        os.makedirs(notes, mode=0o755, exist_ok=True)  # noqa: PTH103
     for node in nodes:
         with suppress(OSError):
-            os.unlink(note(notes, node))  # noqa: PTH108
+            tell(notes, node, "")

@@ -78,7 +78,7 @@ def test_data_is_on_every_nodes_own_disk(cluster: Sandbox) -> None:
     assert job.nodes == {"n1", "n3"}
     assert (job.attempts[0]["phase"], list(job.attempts[0]["verdicts"])) == ("stage_in", ["n2"])
     assert "n2 stage-in: /scratch: is not root's and open to all with the sticky bit" in job.attempts[0]["cause"]
-    ago = f"find /scratch/{ALICE_UID} -name used -exec touch -d @1 {{}} +; exec /etc/slurm/slurm_plugin/hooks/periodic"
+    ago = f"find /scratch/{ALICE_UID} -name .used -exec touch -d @1 {{}} +; exec /etc/slurm/slurm_plugin/hooks/periodic"
 
     def gone() -> bool:  # once the job's epilog has been there
         cluster.run(["env", "SLURMD_NODENAME=n1", "sh", "-c", ago], "root", "n1")

@@ -47,15 +47,29 @@ def test_copied_once_and_used_again(place: Path, capsys: pytest.CaptureFixture[s
     assert (own(place) / "7.0/set/a").read_text() == "one"
     assert stage_in.variable(str(place / "local"), "7.0") == str(own(place) / "7.0")
     (one,) = made(place)
-    os.utime(one / "used", (1, 1))
+    os.utime(one / ".used", (1, 1))
     assert copies.fetch(request(place, f"x:{place}/source", run="8.1"), NODE) == 0
     assert made(place) == [one]
     assert (own(place) / "8.1/x").resolve() == one / "data"
-    assert (one / "used").stat().st_mtime > 1
+    assert (one / ".used").stat().st_mtime > 1
     assert {path.stat().st_mode & 0o777 for path in (own(place), one, one / "data")} == {0o700}
     said = [line.partition(" (")[0] for line in capsys.readouterr().out.splitlines()]
     start = "[slurm_plugin] n1 stage-in: ok"
     assert said == [f"{start}: set: 1 files, 3 B, copied", f"{start}: x: 1 files, 3 B, there already"]
+
+
+def test_any_name_that_a_spec_allows(place: Path) -> None:
+    """None of them is one of ours; nor is one that a killed process has left in the way."""
+    (own(place) / "7.0").mkdir(parents=True)
+    own(place).chmod(0o700)
+    (own(place) / f"7.0/.data.{os.getpid()}").symlink_to("/nowhere")
+    names = ("used", "data", "new", f"data.{os.getpid()}")
+    for _ in range(2):
+        assert copies.fetch(request(place, *(f"{name}:{place}/source" for name in names)), NODE) == 0
+        assert [(own(place) / "7.0" / name / "a").read_text() for name in names] == ["one"] * 4
+    (one,) = [path for path in made(place) if path.name != "7.0"]
+    assert {path.name for path in (own(place) / "7.0").iterdir()} == {*names, ".used"}
+    assert {path.name for path in one.iterdir()} == {"data", ".used"}
 
 
 def test_a_source_that_was_changed_is_copied_anew(place: Path) -> None:
@@ -85,7 +99,7 @@ def test_two_jobs_at_once_copy_once(place: Path) -> None:
     os.close(fd)
     said = sorted(process.communicate(timeout=60)[0].partition(" (")[0].rpartition(", ")[2] for process in two)
     assert said == ["copied", "there already"]
-    assert {path.name for path in place_of_it.iterdir()} == {"data", "used"}
+    assert {path.name for path in place_of_it.iterdir()} == {"data", ".used"}
     assert {path.name for path in (place_of_it / "data").iterdir()} == {"a"}
 
 
@@ -124,17 +138,42 @@ def test_one_that_fails_halfway_leaves_nothing(place: Path, monkeypatch: pytest.
     assert copies.fetch(request(place), NODE) == 0
 
 
-@pytest.mark.parametrize("what", ["missing", "not sticky", "somebody else's", "open"])
+@pytest.mark.parametrize("what", ["missing", "not sticky", "open", "a file"])
 def test_a_place_that_is_not_as_it_has_to_be(place: Path, what: str) -> None:
     """The node says so: it is no place for anybody's data."""
     if what == "missing":
         (place / "local").rmdir()
     elif what == "not sticky":
         (place / "local").chmod(0o777)
+    elif what == "open":
+        own(place).mkdir()
+        own(place).chmod(0o755)
     else:
-        own(place).mkdir(mode=0o700)
-        own(place).chmod(0o755 if what == "open" else 0o700)
-        give(own(place), 20001 if what == "somebody else's" else os.geteuid())
+        own(place).touch()
     assert copies.fetch(request(place), NODE) == 1
     (why,) = stage_in.told(str(place / "notes"), ("n1",)).values()
-    assert ("its admin: install -d -m 1777 " in why) == (what in ("missing", "not sticky")), why
+    ours = "its admin: install -d -m 1777 " if what in ("missing", "not sticky") else "move it away on this node"
+    assert ours in why
+
+
+def test_a_name_that_somebody_else_has_taken(place: Path) -> None:
+    """Is told as what it is: by whom, and when it will be gone."""
+    own(place).mkdir()
+    give(own(place), 20001)
+    assert copies.fetch(request(place), NODE) == 1
+    (why,) = stage_in.told(str(place / "notes"), ("n1",)).values()
+    assert why == f"{own(place)} is not yours: uid 20001 has made it; the next periodic check takes it away"
+
+
+def test_notes_stand_there_before_they_are_written(tmp_path: Path) -> None:
+    """A file server that was asked for one before is asked anew: it is the same file all the time."""
+    notes = tmp_path / "made/by/now"
+    stage_in.forget(str(notes), ("n1", "n2"))
+    before = {path.name: path.stat().st_ino for path in notes.iterdir()}
+    assert set(before) == {"stage-in.n1", "stage-in.n2"}
+    assert stage_in.told(str(notes), ("n1", "n2", "n3")) == {}
+    stage_in.tell(str(notes), "n2", "no room")
+    assert stage_in.told(str(notes), ("n1", "n2", "n3")) == {"n2": "no room"}
+    stage_in.forget(str(notes), ("n1", "n2"))
+    assert stage_in.told(str(notes), ("n1", "n2", "n3")) == {}
+    assert {path.name: path.stat().st_ino for path in notes.iterdir()} == before
