@@ -228,6 +228,7 @@ class Attempts:
             step = preparation.data_step(request, itself.command())
             if code := self.launcher.run(step, environ, say, checkpoints=False, look=look):
                 return "stage_in", kept.ended(code)
+            stage_in.clear(request.notes, self.on)
         if preparation.hooks:
             step = preparation.hook_step(itself.command())
             environ = preparation.environment(reason, launched=False)

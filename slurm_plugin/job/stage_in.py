@@ -64,3 +64,10 @@ def forget(notes: str, nodes: Sequence[str]) -> None:
     for node in nodes:
         with suppress(OSError):
             tell(notes, node, "")
+
+
+def clear(notes: str, nodes: Sequence[str]) -> None:
+    """Leave none behind, once all have the data."""
+    for node in nodes:
+        with suppress(OSError):
+            os.unlink(note(notes, node))  # noqa: PTH108

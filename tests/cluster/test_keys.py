@@ -68,6 +68,7 @@ def test_data_is_on_every_nodes_own_disk(cluster: Sandbox) -> None:
         for node in ("n1", "n2"):
             assert f"{node} hello 700:alice" in job.log.splitlines(), job.log
             assert f"[slurm_plugin] {node} stage-in: ok: set: 1 files, 6 B, {what} (" in job.log
+        assert not [*directory.glob(f".slurm_plugin/{job.id}/stage-in.*")]
         (directory / "job.out").unlink()
     cluster.run(["chmod", "755", "/scratch"], "root", "n2")
     try:
