@@ -26,6 +26,8 @@ _PYXIS = re.compile(r".*\.sqsh|(?:docker://|dockerd://)?[^/]*#.*", re.DOTALL)
 _PATH = re.compile(r"/[^\x00-\x1f\x7f,:^\\\"\ud800-\udfff]*")
 # Variables that Apptainer does not take (env/create.go): it says so, once for each rank.
 _NOT_APPTAINERS: Final = frozenset({"HOME"})
+# Without it a shell in the container would expand what is in the values (apptainer(1), --no-eval).
+_AS_IT_STANDS: Final = "APPTAINER_NO_EVAL"
 # The task's own variables, from the lines that TaskProlog prints elsewhere: `export NAME=value`, each value to its end.
 _TELL: Final = (
     "IFS='\n'; set -f; for line in $(eval \"$0\"); do"
@@ -96,11 +98,8 @@ class Container(NamedTuple):
         """What Apptainer has to find in the environment, so that these variables stand above the image's own."""
         if self.runtime == PYXIS:
             return {}
-        return {
-            f"APPTAINERENV_{name}": environ[name]
-            for name in self.env
-            if name in environ and name not in _NOT_APPTAINERS
-        }
+        names = [name for name in self.env if name in environ and name not in _NOT_APPTAINERS]
+        return {_AS_IT_STANDS: "1", **{f"APPTAINERENV_{name}": environ[name] for name in names}}
 
 
 def fits(image: str) -> str:

@@ -69,9 +69,11 @@ class LazyGroup(click.Group):
             ctx.fail(_no_command(cmd_name))
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         gc.disable()  # what is imported stays: nobody need look through it for garbage, neither now nor at the end
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        gc.freeze()
-        gc.enable()
+        try:
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+            gc.freeze()
+        finally:
+            gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

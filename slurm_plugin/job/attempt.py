@@ -1,6 +1,7 @@
 """One attempt: ask the nodes, choose those that the program runs on, launch it, look at it, see how it ended."""
 
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -181,7 +182,7 @@ class Attempts:
             launcher.told_to_end = True
             watcher.guards.wipe(WIPE_S)
         if watcher and found:
-            code = self._interrupted(watcher.guards, found)
+            code = self._interrupted(watcher.guards, found, phase)
             cause = found.cause if code else "itself"
         elif (
             watcher and code and not watcher.guards.alive
@@ -215,12 +216,13 @@ class Attempts:
     def _started(self, reason: str, watcher: Watcher | None) -> tuple[Phase, int]:
         """The hooks beside the program, once on each node, and the program; which of them ended it, and how."""
         preparation = self.preparation
-        if why := contained.lacking(preparation.container, preparation.environ):
-            say(f"error: {why}")
-            return "program", NOT_FOUND
         preparation.write(only(self.answers, self.on) if self.answers else None)
         kept = saved.Keeper(preparation.directory, preparation, say)
-        look = watcher.look_at_nodes if watcher else None
+        if why := contained.lacking(preparation.container, preparation.environ):
+            say(f"error: {why}")
+            kept.begins("program", preparation.environment(reason, launched=True))  # for who holds such a job
+            return "program", kept.ended(NOT_FOUND)
+        look = watcher.look_at_nodes if watcher and self.options.retries else None
         if request := preparation.data:
             stage_in.forget(request.notes, self.on)
             environ = preparation.environment(reason, launched=False)
@@ -278,10 +280,15 @@ class Attempts:
             self.nodes.wipe()
         return self._started(reason, None)
 
-    def _interrupted(self, guards: Guards, found: Interruption) -> int:
-        """End a program that is still there: with time to save where it may, else at once. Its exit code."""
+    def _interrupted(self, guards: Guards, found: Interruption, phase: Phase) -> int:
+        """End a program that is still there: with time to save where it may, else at once. Its exit code.
+
+        What stands before it has nothing to save, and has not done its work, however it ends.
+        """
         launcher, grace_s = self.launcher, self.options.grace
-        say(f"the program is ended: {found.why}")
+        say(f"{WHO[phase]} is ended: {found.why}")
+        if phase != "program":
+            return launcher.stop(TERM_S) or 128 + signal.SIGTERM
         if found.save:
             if found.saving_since is None:
                 launcher.save()

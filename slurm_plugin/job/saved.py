@@ -171,8 +171,11 @@ def read(directory: Path) -> Saved:
 
 def _of(fields: Any, path: Path) -> Saved:
     try:
-        if fields["v"] != VERSION:
-            raise SavedError(f"{path}: of version {fields['v']}; accepted: {VERSION}")
+        if fields["v"] == 1:  # of a job that began before
+            tasks = int(fields["tasks"])
+            fields = {**fields, "firsts": [tasks * each for each in range(len(fields["nodes"]))], "groups": ()}
+        elif fields["v"] != VERSION:
+            raise SavedError(f"{path}: of version {fields['v']}; accepted: 1, {VERSION}")
         fields = {"inside": (), "step": (), "told": "", **fields}  # of a version without containers
         lists = ("nodes", "words", "argv", "slurm_plugin", "inside", "step")
         texts = {name: tuple(map(str, fields[name])) for name in lists}

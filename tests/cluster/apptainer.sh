@@ -28,12 +28,16 @@ enter() { # in a user and a mount namespace, as root there
     esac
   done
   [ "$writable" ] || mount -o remount,bind,ro $root
-  local path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin inside=() name
+  local path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin inside=() name value expands=${APPTAINER_NO_EVAL-yes}
   [ ! -e "$image/.env" ] || mapfile -t inside <"$image/.env"
   for name in $(compgen -e); do
     case $name in
     APPTAINERENV_PATH) path=${!name} ;;
-    APPTAINERENV_*) inside+=("${name#APPTAINERENV_}=${!name}") && unset "$name" ;;
+    APPTAINERENV_*)
+      value=${!name}
+      [ "$expands" = 1 ] || eval "value=\"${value//\"/\\\"}\"" # as a shell of the real one does
+      inside+=("${name#APPTAINERENV_}=$value") && unset "$name"
+      ;;
     APPTAINER* | LD_LIBRARY_PATH) unset "$name" ;;
     esac
   done

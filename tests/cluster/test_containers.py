@@ -40,6 +40,9 @@ def contained(box: Sandbox, name: str, container: dict[str, Any] | None = None, 
     return Job(box, int(box.run(["sh", "-c", f"{render} | sbatch --parsable"]).stdout), directory)
 
 
+LITERAL = '$(id) `id` $HOME "x" \\'
+
+
 def printed(job: Job, word: str) -> list[str]:
     """The program's own lines that begin so, sorted."""
     return sorted(line for line in job.log.splitlines() if line.startswith(f"{word} "))
@@ -55,6 +58,7 @@ def test_ranks_a_hold_and_a_shell(cluster: Sandbox) -> None:
     (home / "not-mounted").touch()
     program = (
         "echo rank $RANK of $WORLD_SIZE in $(pwd) $(cat /etc/inside) $NCCL_DEBUG $OF_THE_IMAGE;"
+        " echo literal $LITERAL;"
         " echo $RANK >$SLURM_PLUGIN_CHECKPOINT/rank.$RANK; echo $RANK >here.$RANK; cat /data/given;"
         " [ -e /home/alice/not-mounted ] && echo the home is there; touch /data/x /x 2>/dev/null && echo it may write;"
         " while [ $(ls here.* | wc -l) -lt 4 ]; do sleep 0.1; done; [ $RANK != 3 ] || [ -e mended ] || exit 7"
@@ -69,7 +73,7 @@ def test_ranks_a_hold_and_a_shell(cluster: Sandbox) -> None:
         accelerators={"gpu": 2},
         launch="task",
         command=f"bash -c '{program}'",
-        env={"NCCL_DEBUG": "WARN"},
+        env={"NCCL_DEBUG": "WARN", "LITERAL": LITERAL},
         checkpoint=f"/home/alice/{checkpoints.name}",
         hold_on_failure="1h",
         retries=1,
@@ -77,6 +81,7 @@ def test_ranks_a_hold_and_a_shell(cluster: Sandbox) -> None:
     job.until(lambda: HELD in job.log, "the hold")
     ranks = [f"rank {rank} of 4 in /home/alice/contained in the image WARN 1" for rank in range(4)]
     assert printed(job, "rank") == ranks, job.log
+    assert printed(job, "literal") == [f"literal {LITERAL}"] * 4
     assert sorted(path.name for path in checkpoints.iterdir()) == [f"rank.{rank}" for rank in range(4)]
     assert sorted(path.name for path in job.directory.glob("here.*")) == [f"here.{rank}" for rank in range(4)]
     said = job.log.splitlines()

@@ -158,5 +158,5 @@ def test_gpus_are_those_of_the_node() -> None:
 def test_variables_that_stand_above_the_images_own() -> None:
     """Apptainer takes them under another name, HOME not at all; pyxis has an option."""
     environ = {"NCCL_DEBUG": "WARN", "HOME": "/h", "OTHER": "1"}
-    assert FULL.variables(environ) == {"APPTAINERENV_NCCL_DEBUG": "WARN"}
+    assert FULL.variables(environ) == {"APPTAINER_NO_EVAL": "1", "APPTAINERENV_NCCL_DEBUG": "WARN"}
     assert FULL._replace(runtime="pyxis").variables(environ) == {}

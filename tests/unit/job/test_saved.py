@@ -96,14 +96,25 @@ def test_it_costs_no_job(work: Path) -> None:
     assert line.startswith("could not keep the launch for slurm-plugin shell: ")
 
 
+def test_one_of_the_version_before(work: Path) -> None:
+    """Which told how many tasks a node has: a job that is held can be entered after an upgrade."""
+    saved.Keeper(work, prepared(work, "--mode=single --slots=1 -- ./a.out"), print).begins("program", GIVEN)
+    fields = json.loads((work / saved.FILE).read_text())
+    for name in ("firsts", "groups", "inside", "step", "told"):
+        del fields[name]
+    (work / saved.FILE).write_text(json.dumps(fields | {"v": 1, "tasks": 4, "nodes": ["n1", "n2", "n3"]}))
+    found = saved.read(work)
+    assert (found.firsts, found.groups, found.contained) == ((0, 4, 8), (), False)
+
+
 def test_what_is_not_taken(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None, a link, another form, another version, and above all a file of another user's: it would be run."""
     with pytest.raises(SavedError, match="No such file"):
         saved.read(work)
     file = work / saved.FILE
-    for text in ("", "[]", "{", json.dumps({"v": 1}), json.dumps({"v": 2}), "\xff"):
+    for text in ("", "[]", "{", json.dumps({"v": 1}), json.dumps({"v": 3}), "\xff"):
         file.write_bytes(text.encode("latin1"))
-        with pytest.raises(SavedError, match=r"not as we wrote it|of version 1; accepted: 2"):
+        with pytest.raises(SavedError, match=r"not as we wrote it|of version 3; accepted: 1, 2"):
             saved.read(work)
     keeper = saved.Keeper(work, prepared(work, "--mode=single --slots=1 -- ./a.out"), print)
     keeper.begins("program", GIVEN)
