@@ -84,13 +84,14 @@ class Answer:
             yield f"    {nodelist.fold(names)}: {words}"
         if len(reasons) > MOST_LINES:
             yield f"    and {len(reasons) - MOST_LINES} reasons more; see: sinfo -R"
-        if then := against_a_job(self.found.refused):
-            yield f"  {then}"
+        then = against_a_job(self.found.refused)
         ours = [names[0] for words, names in reasons.items() if words.startswith(OURS)]
         if ours:
             yield f"  why a node is out: slurm-plugin why {ours[0]}"
         elif states["in use"] and not then:
             yield "  who is before it: squeue --start; sprio"
+        if then:
+            yield f"  {then}"
 
     def _states(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {"idle": [], "in use": [], "reserved": [], "out of service": []}

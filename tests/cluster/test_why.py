@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from tests.cluster.command import until
 from tests.cluster.jobs import submit
 
 pytestmark = pytest.mark.cluster
@@ -61,11 +62,13 @@ def test_a_job_that_failed_after_a_restart(cluster: Sandbox) -> None:
 
 
 def test_an_interactive_job_whose_prolog_failed(cluster: Sandbox) -> None:
-    """srun gets only Slurm's own text, and the job is CANCELLED without a reason: the drained node tells why."""
+    """srun is told why, and the job is CANCELLED without a reason: the drained node still tells it."""
     cluster.break_node("n2", FAULT)
     failed = cluster.run(["srun", "-N1", "-w", "n2", *WANTS_GPUS, "true"], check=False)
     assert failed.returncode != 0
+    assert f"slurm_plugin: n2: {FOUND}" in failed.stderr
     job_id = cluster.run(["squeue", "-h", "-t", "all", "--sort=-i", "-o", "%A"]).stdout.split()[0]
+    until(lambda: cluster.run(["squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T"]).stdout == "CANCELLED\n")
     said = why(cluster, job_id)
     assert "a node of it failed its checks before it started" in said
     assert f"  n2 is out: {FOUND}\n" in said
