@@ -4,7 +4,7 @@ sbatch reads the #SBATCH lines above its first key, which are comments to YAML. 
 allocation is held against what Slurm gave.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -55,10 +55,10 @@ def _rendered(line: str, number: int, names: set[str]) -> bool:
     return (number == 0 and line.startswith("#!")) or bool(given and given.options and given.names <= names)
 
 
-def fitted(spec: Spec, keys: Container[str], given: Given) -> Spec:
+def fitted(spec: Spec, keys: Container[str], given: Given, say: Callable[[str], None]) -> Spec:
     """The spec of this run: what it does not say of its nodes is as Slurm gave it. Raises UsageError if it contradicts.
 
-    `keys` are those that stand in it.
+    `keys` are those that stand in it; `say` is told of what contradicts and ends no job.
     """
     if spec.groups:
         raise UsageError("found groups, and sbatch was given a job of one kind of nodes\n  run: slurm-plugin submit")
@@ -66,7 +66,11 @@ def fitted(spec: Spec, keys: Container[str], given: Given) -> Spec:
         spec = msgspec.structs.replace(spec, nodes=max(given.nodes - spec.spares, 1))
     if "accelerators" not in keys:
         spec = msgspec.structs.replace(spec, accelerators=Accelerators(gpu=given.gpus))
-    if problems := list(contradictions(spec, given)):
+    found = list(contradictions(spec, given))
+    for each in found:
+        if not each.ends:
+            say(f"{each.words}; the job runs all the same")
+    if problems := [f"{each.words}: #SBATCH {each.line}" for each in found if each.ends]:
         count = "1 key contradicts" if len(problems) == 1 else f"{len(problems)} keys contradict"
         raise UsageError(
             "\n  ".join((f"{count} what Slurm gave this job; it ends here", *problems))
@@ -99,6 +103,8 @@ def given(environ: Mapping[str, str], directory: str, told: Told, script: bytes)
         comment=told.job.comment if told.job else None,
         request=told.request,
         lines=_lines(script),
+        time_min_s=told.queueing.time_min_s if told.queueing else 0,
+        restarted=environ.get("SLURM_RESTART_COUNT", "0") != "0",
     )
 
 

@@ -11,13 +11,10 @@ from slurm_plugin.wrapper import batch
 from slurm_plugin.wrapper.arguments import Given
 from slurm_plugin.wrapper.submission import make
 
-_RUN = (b"slurm-plugin", b"run")
-
 
 def is_script(data: bytes) -> bool:
     """Whether it is a batch script, and no job spec, whose first line may name `slurm-plugin run`."""
-    first = data.partition(b"\n")[0].removeprefix(b"#!").split()
-    return data.startswith(b"#!") and (first[0].rpartition(b"/")[2] if first else b"", *first[1:]) != _RUN
+    return data.startswith(b"#!") and not batch.is_spec(data)
 
 
 def build(data: bytes, source: str, config: SiteConfig) -> Submission:

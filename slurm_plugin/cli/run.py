@@ -33,7 +33,7 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
     found = specs.keyed(data, "JOB.yaml", presets=config.presets, runtime=runtime)
     spec, keys = specs.one(found, "JOB.yaml")
     directory = str(Path.cwd().resolve())
-    spec = batchspec.fitted(spec, keys, batchspec.given(os.environ, directory, _told(), data))
+    spec = batchspec.fitted(spec, keys, batchspec.given(os.environ, directory, _told(), data), say)
     site = rendering.Site(directory, submit.own_command(config), root=os.geteuid() == 0)
     return _become(rendering.script(msgspec.structs.replace(spec, workdir=None), site))
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from slurm_plugin import durations
 from slurm_plugin.policy.judge import UNLIMITED, Facts, known
 from slurm_plugin.policy.language import MAX_NODES
+from slurm_plugin.wrapper import batch
 
 OPTIONS: Final = ("account", "partition", "qos", "reservation", "time", "nodes", "comment", "job-name")
 _SHORT: Final = {"A": "account", "p": "partition", "q": "qos", "t": "time", "N": "nodes", "J": "job-name"}
@@ -22,7 +23,6 @@ _VARIABLES: Final = {
     "SBATCH_RESERVATION": "reservation",
     "SBATCH_TIMELIMIT": "time",
 }
-_NEXT: Final = ("hetjob", "packjob")  # a component of a heterogeneous job begins
 _HANDED_ON: Final = ("account", "qos", "reservation", "time", "comment", "job-name")
 _NO_LIMIT: Final = ("0", "-1", "unlimited", "infinite")
 _NODES: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
@@ -65,11 +65,14 @@ def asked(script: str, arguments: Sequence[str], environ: Mapping[str, str]) -> 
     first one's on to the others, and its variables and arguments count for all.
     """
     words: list[list[str]] = [[]]
-    for word in _directives(script):
-        if word in _NEXT:
+    for text in _directives(script):
+        begins = batch.separates(text)
+        if begins:
             words.append([])
-        else:
-            words[-1].append(word)
+        try:
+            words[-1] += shlex.split(text, comments=True)[begins:]
+        except ValueError:
+            continue  # sbatch will say what is wrong with it
     above = {option: environ[name] for name, option in _VARIABLES.items() if environ.get(name)}
     above |= dict(_options(arguments))
     parts = [dict(_options(each)) for each in words]
@@ -90,13 +93,10 @@ def facts(said: Asked, user: str) -> Facts:
 
 
 def _directives(script: str) -> Iterator[str]:
-    """The words of the #SBATCH lines above the first command."""
+    """What stands behind `#SBATCH` in the lines above the first command."""
     for line in script.splitlines():
         if line.startswith("#SBATCH"):
-            try:
-                yield from shlex.split(line.removeprefix("#SBATCH"), comments=True)
-            except ValueError:
-                continue  # sbatch will say what is wrong with it
+            yield line.removeprefix("#SBATCH")
         elif line.strip() and not line.startswith("#"):
             return
 

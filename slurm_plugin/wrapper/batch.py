@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 THEIRS, OURS = b"#SBATCH", b"#PLUGIN"
+_RUN = (b"slurm-plugin", b"run")
 _BLANKS = " \t\n\v\f\r"
 
 
@@ -21,6 +22,12 @@ class Line(namedtuple("Line", "number text")):
 def refused(script: bytes) -> bool:
     """Whether sbatch refuses it for its form: no `#!`, a NUL, lines that end as DOS ends them."""
     return not script.startswith(b"#!") or b"\0" in script or b"\r\n" in script
+
+
+def is_spec(script: bytes) -> bool:
+    """Whether it is a job spec: its first line names `slurm-plugin run`, by a path or behind `env -S`."""
+    command, *rest = script.partition(b"\n")[0].removeprefix(b"#!").split()[-len(_RUN) :] or [b""]
+    return script.startswith(b"#!") and (command.rpartition(b"/")[2], *rest) == _RUN
 
 
 def first_block(script: bytes) -> "list[bytes]":
@@ -55,7 +62,15 @@ def is_ours(line: bytes) -> bool:
 
 def heterogeneous(block: "list[bytes]") -> bool:
     """Whether it has several components."""
-    return any(word in ("hetjob", "packjob") for word in words(block))
+    return any(line.startswith(THEIRS) and separates(line[len(THEIRS) :].decode("latin1")) for line in block)
+
+
+def separates(text: str) -> bool:
+    """Whether a line begins a component of a heterogeneous job: `text` is what stands behind its `#SBATCH`.
+
+    It is a line's first word, in any case; anywhere else it is an option's value.
+    """
+    return text.lower().split(maxsplit=1)[:1] in (["hetjob"], ["packjob"])
 
 
 def words(block: "list[bytes]") -> "list[str]":

@@ -14,21 +14,25 @@ from slurm_plugin.wrapper.features import Problem
 _HETEROGENEOUS: Final = (
     "a heterogeneous job has no features; take the #PLUGIN lines out, or write a job of one kind of nodes"
 )
+_SPEC: Final = "a job spec has keys for that; write key: value below, and take the #PLUGIN lines out"
 
 
 def make(given: Given, script: bytes, name: str, site: Mapping[str, str], command: str) -> Submission | str | None:
     """The submission; a text for stderr where the user has to change something.
 
-    None where a site's own wishes do not go with what the user has written: then his script is left as it is.
+    None where a site's own wishes do not go with what the user has written: then his script is left as it is. So is a
+    job spec, which has a supervisor of its own.
     """
     block = batch.first_block(script)
     lines = batch.ours(block)
+    shown = given.rest[0] if given.rest else "the script"
+    if batch.is_spec(script):
+        return _said(shown, [Problem(lines[0].number, _SPEC)]) if lines else None
     found = build.sources(given, os.environ, block)
     heterogeneous = given.heterogeneous or batch.heterogeneous(block)
     asked, problems = features.read(lines, site, found.nodes)
     if lines and problems and not any(each.line for each in problems):  # the site's wishes do not go with this job
         asked, problems = features.read(lines, {}, found.nodes)
-    shown = given.rest[0] if given.rest else "the script"
     if lines and problems:
         return _said(shown, problems)
     if heterogeneous or problems:

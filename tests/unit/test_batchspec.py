@@ -2,12 +2,14 @@
 
 import shutil
 import subprocess
+from collections.abc import Container
 from pathlib import Path
 
 import pytest
 
+from slurm_plugin import batchspec
 from slurm_plugin.__main__ import main
-from slurm_plugin.batchspec import Told, fitted, given, made
+from slurm_plugin.batchspec import Told, given, made
 from slurm_plugin.contradictions import Given
 from slurm_plugin.errors import UsageError
 from slurm_plugin.slurm import Job, Queueing, Request
@@ -42,13 +44,21 @@ BATCH = f"""\
 #SBATCH --partition=big --nodes=9
 
 """ + TEXT.split("\n\n")[1]
-FITS = Given(2, 4, "/home/ada", "/home/ada", 5400, "mine [sp1;retries=3;ib=auto;again=1]")
+FITS = Given(2, 4, "/home/ada", "/home/ada", 5400, "mine [sp1;retries=3;ib=auto;again=1]", lines={"no-kill": ""})
 KEYS = ("nodes", "accelerators")
 
 
 def spec(text: str = TEXT) -> Spec:
     """A spec."""
     return load(text.encode(), "a.yaml")
+
+
+def fitted(spec: Spec, keys: Container[str], given: Given) -> Spec:
+    """The spec of a run of which there is nothing to say."""
+    said: list[str] = []
+    made = batchspec.fitted(spec, keys, given, said.append)
+    assert said == []
+    return made
 
 
 def test_the_whole_file() -> None:
@@ -84,7 +94,7 @@ def test_what_sbatch_or_the_kernel_would_not_take(text: str, command: str, what:
     [
         ({"nodes": 3}, "`nodes: 2`, and Slurm gave 3: #SBATCH --nodes=2"),
         ({"gpus": 0}, "`accelerators: {gpu: 4}`, and Slurm gave 0: #SBATCH --gres=gpu:4"),
-        ({"time_limit_s": 5460}, "`time: 90m`, and Slurm gave 01:31:00: #SBATCH --time=01:30:00"),
+        ({"time_limit_s": 5340}, "`time: 90m`, and Slurm gave 01:29:00: #SBATCH --time=01:30:00"),
         ({"comment": ""}, "`retries: 3`, and the job's comment asks for nothing: #SBATCH --comment=[sp1;retries=3;"),
         ({"comment": "[sp1;retries=1;ib=auto]"}, "the job's comment asks for [sp1;retries=1;ib=auto]: #SBATCH"),
     ],
@@ -107,6 +117,16 @@ def test_all_contradictions_are_told_at_once() -> None:
         "  `nodes: 2` and `spares: 1`, and Slurm gave 4: #SBATCH --nodes=3",
     ]
     assert "`workdir: runs`, and Slurm started it in /home/ada: #SBATCH --chdir=runs" in str(caught.value)
+
+
+def test_what_somebody_changed_is_said_and_ends_no_job() -> None:
+    """The lines ask for what the keys say; and a run after the first."""
+    said: list[str] = []
+    shortened = FITS._replace(time_limit_s=60, lines={"time": "90"})
+    assert batchspec.fitted(spec(), KEYS, shortened, said.append) == spec()
+    assert said == ["`time: 90m`, and Slurm gave 00:01:00; the job runs all the same"]
+    assert batchspec.fitted(spec(), KEYS, FITS._replace(comment="", restarted=True), said.append) == spec()
+    assert said[1:] == ["`retries: 3`, and the job's comment asks for nothing; the job runs all the same"]
 
 
 def test_what_slurm_does_not_say_contradicts_nothing() -> None:
@@ -132,6 +152,8 @@ def test_what_slurm_gave() -> None:
     assert found._replace(lines=None) == Given(2, 2, "/d", "/s", 60, "c", Request("big"))
     assert found.lines is not None
     assert found.lines.items() >= {"time": "01:30:00", "requeue": "", "partition": "big", "nodes": "9"}.items()
+    found = given({**environ, "SLURM_RESTART_COUNT": "1"}, "/d", Told(queueing=Queueing(60, 30)), script)
+    assert (found.time_min_s, found.restarted) == (30, True)
     environ = {"SLURM_JOB_NUM_NODES": "1", "SLURM_GPUS_ON_NODE": "3"}
     assert given(environ, "/d", Told(), b"name: a\n") == Given(1, 3, "/d", "/d", lines={})
     assert given(environ, "/d", Told(), b"#SBATCH --nosuch\n").lines is None

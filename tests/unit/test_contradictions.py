@@ -6,7 +6,7 @@ import pytest
 
 from slurm_plugin import render
 from slurm_plugin.batchspec import Told, given
-from slurm_plugin.contradictions import Given, contradictions, megabytes
+from slurm_plugin.contradictions import Contradiction, Given, contradictions, megabytes
 from slurm_plugin.slurm import Request
 from slurm_plugin.spec import load
 
@@ -15,25 +15,41 @@ ASKED = Request("big", "physics", "high", "", "a100&ib", 65536, 4, ("gpu:a100:4"
 GPUS = "accelerators: {gpu: 4}"
 
 
+def all_of(keys: str, given: Given) -> list[Contradiction]:
+    """What a spec with these keys contradicts."""
+    return list(contradictions(load(f"{TEXT}{keys}\n".encode(), "a"), given))
+
+
 def found(
     keys: str, request: Request | None = ASKED, lines: Mapping[str, str] | None = None, gpus: int = 4, nodes: int = 1
 ) -> list[str]:
-    """What a spec with these keys contradicts."""
-    spec = load(f"{TEXT}{keys}\n".encode(), "a")
-    return list(contradictions(spec, Given(nodes, gpus, "/d", "/d", request=request, lines=lines)))
+    """The same, as it is told, whether it ends the job or not."""
+    told = all_of(keys, Given(nodes, gpus, "/d", "/d", request=request, lines=lines))
+    return [f"{each.words}: #SBATCH {each.line}" for each in told]
+
+
+def ends(keys: str, given: Given) -> list[bool]:
+    """For each contradiction, whether it ends the job."""
+    return [each.ends for each in all_of(keys, given)]
 
 
 FIT = [
     ("partition: [small, big]", ASKED),
     ("account: physics", ASKED),
     ("account: chemistry", ASKED._replace(account="")),  # without accounting Slurm tells none
+    ("account: Physics", ASKED),  # Slurm makes it lower case
     ("qos: high", ASKED),
+    ("qos: High", ASKED),
     ("qos: low", ASKED._replace(qos="")),
     ("constraint: a100&ib", ASKED),
     ("constraint: a100", ASKED),  # and what the site has added
     ("reservation: [r1, r2]", ASKED._replace(reservation="r2")),
+    ("reservation: [r1, r2]", ASKED._replace(reservation="r1,r2")),  # all of them stand there while it runs
     ("cpus: 4", ASKED),
+    ("cpus: 2", ASKED),  # MaxMemPerCPU
     ("memory: 64GB", ASKED),
+    ("memory: 63GB", ASKED),
+    ("memory: 64GB", ASKED._replace(memory_mb=0)),  # all of the node's
     ("memory: 0", ASKED),  # all of the node's, in its own number
     ("memory: 1500000K", ASKED._replace(memory_mb=1465)),
     ("retries: 1", ASKED),
@@ -63,14 +79,70 @@ def test_what_slurm_gave_otherwise(key: str, words: str) -> None:
     assert found(f"{GPUS}\n{key}") == [words]
 
 
-def test_no_memory_limit_and_no_requeue() -> None:
+def test_no_requeue() -> None:
     """What no line asked for."""
     bare = Request("big", requeue=False)
-    assert found("memory: 1G\nretries: 2", bare, gpus=0) == [
-        "`memory: 1G`, and Slurm gave no limit of a node's own: #SBATCH --mem=1G",
-        "`retries: 2`, and Slurm may not requeue this job: #SBATCH --requeue",
-    ]
-    assert found("memory: 1G\nretries: 2", None, gpus=0) == []
+    told = ["`retries: 2`, and Slurm may not requeue this job: #SBATCH --requeue"]
+    assert found("retries: 2", bare, gpus=0) == told
+    assert found("retries: 2", None, gpus=0) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "line", "ended"),
+    [
+        ("partition: small", {"partition": "small"}, False),  # job_submit.lua, scontrol, sbatch's command line
+        ("partition: small", {}, False),
+        ("partition: small", None, False),
+        ("partition: small", {"partition": "big"}, True),
+        ("partition: [small, tiny]", {"partition": "tiny"}, False),
+        ("partition: small", {"partition": "small,big"}, True),
+        ("account: chemistry", {"account": "Chemistry"}, False),
+        ("account: chemistry", {"account": "physics"}, True),
+        ("qos: low", {"qos": "LOW"}, False),
+        ("qos: low", {"qos": "high"}, True),
+        ("reservation: mine", {"reservation": "mine"}, False),
+        ("reservation: mine", {}, True),
+    ],
+)
+def test_what_the_site_gave_in_its_place(key: str, line: Mapping[str, str] | None, ended: bool) -> None:
+    """Ends no job, unless the script's own line is what contradicts."""
+    run = Given(1, 4, "/d", "/d", request=ASKED, lines=line)
+    assert ends(key, run) == [ended]
+    assert ends(key, run._replace(restarted=True)) == [False]
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "least_s", "line", "ended"),
+    [
+        (3600, 0, {"time": "60"}, []),
+        (7200, 0, {"time": "2:00:00"}, []),  # more than enough
+        (1800, 900, {"time": "60"}, []),  # sbatch --time-min: Slurm shortens it
+        (1800, 0, {"time": "30"}, [True]),
+        (1800, 0, {}, [True]),  # the partition's default
+        (1800, 0, {"time": "60"}, [False]),  # changed since
+        (1800, 0, {"time": "UNLIMITED"}, [False]),
+        (1800, 0, None, [False]),
+    ],
+)
+def test_the_time_limit(limit_s: int, least_s: int, line: Mapping[str, str] | None, ended: list[bool]) -> None:
+    """Less of it contradicts, where nobody has shortened it."""
+    run = Given(1, 0, "/d", "/d", limit_s, lines=line, time_min_s=least_s)
+    assert ends("time: 1h", run) == ended
+    assert ends("time: 1h", run._replace(restarted=True)) == [False for _ in ended]
+
+
+def test_a_run_after_the_first() -> None:
+    """Ends for what its program cannot do without, and for nothing that somebody changed since."""
+    bare = Given(1, 0, "/d", "/s", 60, "", Request("big", requeue=False), {}, restarted=True)
+    keys = "nodes: 2\naccelerators: {gpu: 1}\ncpus: 2\nworkdir: w\nretries: 1\nlaunch: task\ngrace: 60s\ntime: 1h"
+    assert [each.line for each in all_of(keys, bare) if each.ends] == ["--nodes=2", "--gres=gpu:1"]
+    assert ends(keys, bare._replace(restarted=False)) == [True] * 8
+
+
+def test_more_gpus_than_asked_for() -> None:
+    """A whole node's: `exclusive: yes`, or a partition with OverSubscribe=EXCLUSIVE."""
+    assert found("accelerators: {gpu: 2}") == []
+    assert found("accelerators: {gpu: 8}") == ["`accelerators: {gpu: 8}`, and Slurm gave 4: #SBATCH --gres=gpu:8"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +154,9 @@ def test_no_memory_limit_and_no_requeue() -> None:
         ("{gpu: 4, type: a100}", "gpu:a100:4", ("gpu:h100:4",), False),
         ("{gpu: 4, type: a100}", "gpu:a100:4", ("gpu:4",), False),
         ("{gpu: 4}", "gpu:4", ("gpu:h100:4",), True),
+        ("{gpu: 4, type: a100}", "gpu:a100:4", ("shard:2",), True),  # with the whole node
         ("{npu: 8}", "npu:8", ("npu:8",), True),
+        ("{npu: 4}", "npu:4", ("npu:8",), True),
         ("{npu: 8}", "npu:8", ("npu:910b:8",), True),
         ("{npu: 8, type: 910b}", "npu:910b:8", ("npu:910b:4", "npu:910b:4"), True),
         ("{npu: 8}", "npu:8", ("npu:4",), False),
@@ -103,6 +177,8 @@ def test_accelerators(key: str, asked: str, gres: tuple[str, ...] | None, fits: 
     [
         ("B:USR1@120", True), ("b:sigusr1@120", True), ("USR1@120", False), ("B:USR1@60", False),
         ("B:USR1", False), ("B:TERM@120", False), ("", False), (None, False),
+        ("B:10@120", True), ("BR:USR1@120", True), ("RB:SIGUSR1@120", True), ("R:USR1@120", False),
+        ("B:12@120", False), ("10@120", False), ("B:NOSUCH@120", False), ("B:@120", False),
     ],
 )  # fmt: skip
 def test_the_signal_for_grace(asks: str | None, fits: bool) -> None:
@@ -110,6 +186,13 @@ def test_the_signal_for_grace(asks: str | None, fits: bool) -> None:
     words = found("launch: task\ngrace: 2m\ntime: 1h", None, {} if asks is None else {"signal": asks}, gpus=0)
     line = f"`grace: 2m`, and the #SBATCH lines ask for {asks or 'no signal'}: #SBATCH --signal=B:USR1@120"
     assert words == ([] if fits else [line])
+
+
+def test_npus_with_the_whole_node() -> None:
+    """Of which a job that asked for none sees nothing."""
+    wants, none = "accelerators: {npu: 8}", ASKED._replace(gres=())
+    assert found(wants, none, {"exclusive": ""}) == []
+    assert len(found(wants, none, {"exclusive": "user"})) == 1
 
 
 def test_the_signal_after_a_minute() -> None:

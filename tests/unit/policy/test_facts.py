@@ -62,6 +62,16 @@ def test_each_component_of_a_heterogeneous_job() -> None:
     assert [(each["partition"], each["time"]) for each in found] == [("all", "5")] * 3
 
 
+@pytest.mark.parametrize("line", ["-J hetjob", "--comment hetjob", "--job-name=x --comment 'hetjob'"])
+def test_a_job_named_like_the_separator_is_one_job(line: str) -> None:
+    """It is a line's first word alone, in any case, and options may stand behind it."""
+    text = f"#SBATCH --partition=cpu\n#SBATCH {line}\n#SBATCH --nodes=2\n"
+    (said,) = facts.asked(text, (), {})
+    assert (said.get("partition"), said.get("nodes")) == ("cpu", "2")
+    _, said = facts.asked(f"{text}#SBATCH HetJob --partition=gpu\n", (), {})
+    assert said.get("partition") == "gpu"
+
+
 def test_a_policy_judges_each_component() -> None:
     """One that is refused is enough, with each reason once; the fewest restarts count."""
     rules = (

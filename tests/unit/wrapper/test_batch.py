@@ -68,7 +68,37 @@ def test_the_words_of_a_directive(line: str, words: list[str]) -> None:
     assert batch.words([f"#SBATCH{line}".encode()]) == words
 
 
-@pytest.mark.parametrize(("line", "found"), [(b"#SBATCH hetjob", True), (b"#SBATCH -J hetjobs", False)])
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (b"#SBATCH hetjob", True),
+        (b"#SBATCH\tHetJob -N2", True),
+        (b"#SBATCH packjob", True),
+        (b"#SBATCH -J hetjobs", False),
+        (b"#SBATCH -J hetjob", False),
+        (b"#SBATCH --comment hetjob", False),
+        (b"#SBATCH", False),
+        (b"# hetjob", False),
+    ],
+)
 def test_a_heterogeneous_script(line: bytes, found: bool) -> None:
-    """Its components stand apart by a word."""
+    """Its components stand apart by a line's first word (get_argument in sbatch's opt.c)."""
     assert batch.heterogeneous([b"#!/bin/sh", line]) == found
+
+
+@pytest.mark.parametrize(
+    ("first", "found"),
+    [
+        (b"#!/opt/env/bin/slurm-plugin run", True),
+        (b"#! /usr/bin/env -S slurm-plugin run", True),
+        (b"#!/opt/env/bin/slurm-plugin sbatch", False),
+        (b"#!/opt/env/bin/slurm-plugin", False),
+        (b"#!/bin/sh", False),
+        (b"#!", False),
+        (b"slurm-plugin run", False),
+        (b"", False),
+    ],
+)
+def test_a_job_spec_is_told_by_its_first_line(first: bytes, found: bool) -> None:
+    """Which names what runs it."""
+    assert batch.is_spec(first + b"\nname: a\n") == found
