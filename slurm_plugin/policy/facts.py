@@ -11,7 +11,6 @@ from msgspec import Struct
 from slurm_plugin import durations
 from slurm_plugin.policy.judge import UNLIMITED, Facts, known
 from slurm_plugin.policy.language import MAX_NODES
-from slurm_plugin.wrapper import batch
 
 OPTIONS: Final = ("account", "partition", "qos", "reservation", "time", "nodes", "comment", "job-name")
 _SHORT: Final = {"A": "account", "p": "partition", "q": "qos", "t": "time", "N": "nodes", "J": "job-name"}
@@ -64,6 +63,8 @@ def asked(script: str, arguments: Sequence[str], environ: Mapping[str, str]) -> 
     Of a heterogeneous job for each component, which is a job of its own to a policy: sbatch hands some options of the
     first one's on to the others, and its variables and arguments count for all.
     """
+    from slurm_plugin.wrapper import batch  # noqa: PLC0415 - not for who renders alone
+
     words: list[list[str]] = [[]]
     for text in _directives(script):
         begins = batch.separates(text)
