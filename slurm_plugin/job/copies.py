@@ -48,17 +48,12 @@ def fetch(request: Request, environ: Mapping[str, str]) -> int:
         say(f"{node} {KEYWORD}: failed: {error}")
         return 1
     except (NodeError, OSError) as error:
-        say(f"{node} {KEYWORD}: failed: {_words(error)}; another node may have it")
+        why = dataset.words(error) if isinstance(error, OSError) else str(error)
+        say(f"{node} {KEYWORD}: failed: {why}; another node may have it")
         with suppress(OSError):
-            tell(request.notes, node, _words(error))
+            tell(request.notes, node, why)
         return 1
     return 0
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"{str(error.filename)!a}: {error.strerror}" if error.filename else str(error.strerror)
-    return str(error)
 
 
 def _own(directory: str) -> str:

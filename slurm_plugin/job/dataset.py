@@ -157,5 +157,9 @@ def _reading() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        text = f"{str(error.filename)!a}: {error.strerror}" if error.filename else str(error.strerror)
-        raise (NodeError if error.errno in AWAY else SourceError)(text) from error
+        raise (NodeError if error.errno in AWAY else SourceError)(words(error)) from error
+
+
+def words(error: OSError) -> str:
+    """What the system says, with the path where it names one."""
+    return f"{str(error.filename)!a}: {error.strerror}" if error.filename else str(error.strerror)
