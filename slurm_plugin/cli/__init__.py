@@ -32,25 +32,16 @@ COMMANDS = {
 }
 
 
+_LOG = "tail --follow FILE; `output` of the spec names it, else: scontrol show job JOB"
 # What others call it -> what to type. For commands that there are not.
 ELSEWHERE = {
-    "cancel": "scancel JOB",
-    "kill": "scancel JOB",
-    "stop": "scancel JOB",
-    "queue": "squeue --me",
-    "list": "squeue --me",
-    "ps": "squeue --me",
-    "status": "slurm-plugin why JOB",
-    "explain": "slurm-plugin why JOB",
-    "logs": "tail --follow FILE; `output` of the spec names it, else: scontrol show job JOB",
-    "log": "tail --follow FILE; `output` of the spec names it, else: scontrol show job JOB",
+    **dict.fromkeys(("cancel", "kill", "stop"), "scancel JOB"),
+    **dict.fromkeys(("queue", "list", "ps"), "squeue --me"),
+    **dict.fromkeys(("status", "explain"), "slurm-plugin why JOB"),
+    **dict.fromkeys(("logs", "log"), _LOG),
+    **dict.fromkeys(("init", "new", "examples"), "slurm-plugin example"),
+    **dict.fromkeys(("ssh", "attach", "exec"), "slurm-plugin shell JOB"),
     "validate": "slurm-plugin render JOB.yaml",
-    "init": "slurm-plugin example",
-    "new": "slurm-plugin example",
-    "examples": "slurm-plugin example",
-    "ssh": "slurm-plugin shell JOB",
-    "attach": "slurm-plugin shell JOB",
-    "exec": "slurm-plugin shell JOB",
     "nodes": "sinfo --long --Node",
     "install": "slurm-plugin site install",
 }
