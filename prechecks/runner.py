@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from prechecks import behind
 from prechecks import child as process
 from prechecks.check import Check
-from prechecks.child import Child
 from prechecks.errors import PrecheckError
 from prechecks.registry import CHECKS
 from prechecks.row import Row, broken, finding
@@ -34,18 +34,22 @@ def run(
 
     `items` limits it to the checks of these ids. One that does not apply is `skipped`; one that is not done at the
     deadline is `timeout`, one that raises or dies `error`: both mean that nothing is known. Raises PrecheckError for
-    an id that no check has.
+    an id that no check has. Nor is one begun whose process of a look before cannot be ended.
     """
     chosen = _chosen(checks, items)
     means = {check: check.means(context, settings) for check in chosen}
     limit = settings["deadline_s"]
     verdicts: dict[str, Verdict] = {}
+    state = settings.get("state", "")
+    hanging = behind.there(state)
     children = _Children(context, settings, time.monotonic() + limit)
     try:
         forked = []
         for check in chosen:
             if found := _skipped(check, context, settings):
                 verdicts[check.item] = _verdict(check, means[check], found)
+            elif left := hanging.get(check.item):
+                verdicts[check.item] = _verdict(check, means[check], Finding(TIMEOUT, str(left), None, limit))
             elif check.forked:
                 forked.append(check)
         for together in _shared(forked):
@@ -61,7 +65,7 @@ def run(
                 found = Finding(TIMEOUT, f"no answer within {limit:g} s{row.doing and f': {row.doing}'}", None, limit)
                 verdicts[check.item] = _verdict(check, means[check], found, row.start)
     finally:
-        _leave([row.child for row in children.rows])
+        behind.remember(state, _late(children.rows))
     return tuple(verdicts[check.item] for check in chosen)
 
 
@@ -138,15 +142,16 @@ class _Children:
         yield from self._refused
 
 
-def _leave(children: Collection[Child]) -> None:
-    """Kill who still works, reap who has ended, and leave the others to init."""
-    for child in children:
-        if child.open:
-            child.kill()
+def _late(rows: Sequence[Row]) -> dict[str, tuple[int, str]]:
+    """Kill who still works, reap who has ended, leave the rest to init; whom it killed, by the check it was at."""
+    late = [row for row in rows if row.child.open]
+    for row in late:
+        row.child.kill()
     until = time.monotonic() + process.REAP_S
-    for child in children:
-        child.wait(until)
-        child.close()
+    for row in rows:
+        row.child.wait(until)
+        row.child.close()
+    return {row.checks[0].item: (row.child.pid, row.doing) for row in late if row.checks}
 
 
 def _verdict(check: Check, problem: str, finding: Finding, start: float | None = None) -> Verdict:

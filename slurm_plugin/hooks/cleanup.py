@@ -14,6 +14,7 @@ import time
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 
+from prechecks import behind
 from prechecks.child import Child
 from slurm_plugin.hooks import removal
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm import Slurm
 
 LOOK_S, REMOVE_S, REAP_S = 2.0, 10.0, 0.05
+BEHIND = "clean"  # as a process of it is remembered that hangs
 # System accounts (login.defs: SYS_UID_MAX), root above all, run daemons: their files are no job's.
 FIRST_USER = 1000
 # CLOCK_REALTIME_COARSE of time.h: what file systems stamp files with. The fine clock is up to 10 ms ahead of it.
@@ -38,9 +40,10 @@ def after_job(site: Mapping[str, Any], job_id: int, environ: Mapping[str, str], 
     uid, node = int(environ["SLURM_JOB_UID"]), environ["SLURMD_NODENAME"]
     if not site["clean"] or spared(uid, site["spool_directory"]):
         return
-    found = in_child(lambda: _look(site["clean"], uid), LOOK_S)
+    state = site["prechecks"]["state"]
+    found, why = outcome(state, BEHIND, lambda: _look(site["clean"], uid), LOOK_S)
     if found is None:
-        syslog.syslog(syslog.LOG_WARNING, f"no answer within {LOOK_S:g} s from {', '.join(site['clean'])}: not cleaned")
+        syslog.syslog(syslog.LOG_WARNING, f"not cleaned: {', '.join(site['clean'])}: {why}")
         return
     for problem in found["problems"]:
         syslog.syslog(syslog.LOG_WARNING, f"not cleaned: {problem}")
@@ -50,9 +53,9 @@ def after_job(site: Mapping[str, Any], job_id: int, environ: Mapping[str, str], 
     if not alone(uid, job_id, node, door):
         return
     where = ", ".join(found["paths"])
-    removed = in_child(lambda: _remove(found["paths"], uid, before), REMOVE_S)
+    removed, why = outcome(state, BEHIND, lambda: _remove(found["paths"], uid, before), REMOVE_S)
     if removed is None:
-        syslog.syslog(syslog.LOG_WARNING, f"what uid {uid} left in {where} is not all removed after {REMOVE_S:g} s")
+        syslog.syslog(syslog.LOG_WARNING, f"what uid {uid} left in {where} is not all removed: {why}")
     elif removed:
         syslog.syslog(f"removed {removed} files and directories that uid {uid} left in {where}")
 
@@ -132,25 +135,18 @@ def _remove(paths: list[str], uid: int, before: int) -> int:
     return removed
 
 
-class Outcome(namedtuple("Outcome", "answer late left")):
-    """What came of work in a process of its own: its `answer`, None without one; whether that is because it was `late`.
-
-    `left`: the process, where it is still there after SIGKILL; else 0.
-    """
+class Outcome(namedtuple("Outcome", "answer why")):
+    """What came of work in a process of its own: its `answer`; None without one, and `why`, for people."""
 
     __slots__ = ()
     answer: Any
-    late: bool
-    left: int
+    why: str
 
 
-def in_child(work: Callable[[], Any], deadline_s: float) -> Any:
-    """What it returns, by way of JSON; None where that does not come in time."""
-    return outcome(work, deadline_s).answer
-
-
-def outcome(work: Callable[[], Any], deadline_s: float) -> Outcome:
-    """What it returns, by way of JSON, or why nothing came."""
+def outcome(state: str, what: str, work: Callable[[], Any], deadline_s: float) -> Outcome:
+    """What it returns, by way of JSON. It does not begin while a process of before hangs in it (prechecks.behind)."""
+    if before := behind.there(state).get(what):
+        return Outcome(None, str(before))
     child = Child(lambda _: json.dumps(work()).encode())
     until = child.start + deadline_s
     poll = select.poll()
@@ -163,7 +159,11 @@ def outcome(work: Callable[[], Any], deadline_s: float) -> Outcome:
         late = child.open
         if late:
             child.kill()
-        ended = child.wait(time.monotonic() + REAP_S) is not None
+        child.wait(time.monotonic() + REAP_S)
         child.close()
-    answer = json.loads(child.output) if child.output and not late and not child.status else None
-    return Outcome(answer, late, 0 if ended else child.pid)
+    if late:
+        behind.remember(state, {what: (child.pid, "")})
+        return Outcome(None, f"not done after {deadline_s:g} s")
+    if not child.output or child.status:
+        return Outcome(None, "its process died")
+    return Outcome(json.loads(child.output), "")

@@ -12,7 +12,7 @@ import syslog
 import time
 from collections.abc import Callable, Mapping
 
-from slurm_plugin.hooks import behind, cleanup, node_directory, outdated
+from slurm_plugin.hooks import cleanup, node_directory, outdated
 
 TYPE_CHECKING = False  # as in prechecks: `typing` costs a hook 3 ms
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ def clean(site: Mapping[str, Any], *, now: float | None = None) -> None:
     settings = site.get("stage_in") or {}  # compiled by a version before
     directory = settings.get("directory")
     if not directory:
-        return
-    if pid := behind.there(site, BEHIND):
-        syslog.syslog(syslog.LOG_WARNING, f"process {pid} hangs in {directory} since a look before: no copies removed")
         return
     before = (time.time() if now is None else now) - settings["keep_s"]
     here = users_here(site["run_directory"])
@@ -69,10 +66,8 @@ def _answer(site: Mapping[str, Any], what: str, work: Callable[[], Any], deadlin
         except OSError as error:
             return None, str(error)
 
-    found = cleanup.outcome(told, deadline_s)
-    if found.left:
-        behind.remember(site, BEHIND, found.left)
-    answer, why = found.answer or (None, f"not done after {deadline_s:g} s" if found.late else "its process died")
+    found = cleanup.outcome(site["prechecks"]["state"], BEHIND, told, deadline_s)
+    answer, why = found.answer or (None, found.why)
     if why:
-        syslog.syslog(syslog.LOG_WARNING, f"{what}: {'' if found.late else 'failed: '}{why}")
+        syslog.syslog(syslog.LOG_WARNING, f"{what}: {why}")
     return answer

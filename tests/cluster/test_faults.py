@@ -117,7 +117,7 @@ def test_a_mount_that_never_answers_costs_a_deadline(cluster: Sandbox, checks: S
 
 
 def test_a_mount_that_never_answers_does_not_stretch_the_prolog(cluster: Sandbox, checks: SetChecks) -> None:
-    """The guard that slurmd starts is back within its deadline and two seconds."""
+    """The guard that slurmd starts is back within its deadline and two seconds; later ones leave nobody behind."""
     checks(HUNG)
     cluster.break_node("n2", "hung-mount")
     job = {
@@ -130,7 +130,8 @@ def test_a_mount_that_never_answers_does_not_stretch_the_prolog(cluster: Sandbox
         done = cluster.run([f"/etc/slurm/slurm_plugin/hooks/{hook}"], node="n2", user="root", env=job)
         took.append(time.monotonic() - begin)
         assert done.stderr == ""
-    assert 1 <= min(took[:3]) < 3  # the best of three, on a machine that others use
+    assert min(took[1:3]) < 3  # the better of two, on a machine that others use: nothing is sent after the first
+    assert len(stuck(cluster)) == 1
 
 
 # What a site's script, or a vendor's tool, may do -> what the check is then

@@ -46,7 +46,8 @@ def slurm(**states: str) -> FakeSlurm:
 
 def clean(shared: Path, door: Slurm, environ: Mapping[str, str] = ENVIRON, **site: Any) -> bool:
     """Whether alice's file went at the end of job 7."""
-    whole = {"clean": [str(shared)], "spool_directory": "/nonexistent", **site}
+    state = str(shared.parent / "run/state")
+    whole = {"clean": [str(shared)], "spool_directory": "/nonexistent", "prechecks": {"state": state}, **site}
     cleanup.after_job(whole, 7, environ, lambda: door)
     return not (shared / "f").exists()
 
@@ -182,6 +183,9 @@ def test_a_job_that_starts_meanwhile(shared: Path) -> None:
     assert (shared / "new").exists()
 
 
+NAME = Path("/proc/self/comm").read_text(encoding="ascii").strip()  # that of a child, too
+
+
 def hang() -> None:
     """As a system call on a dead mount does."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -197,7 +201,23 @@ def test_a_file_system_that_hangs_at_the_first_look(
     door, start = FakeSlurm(), time.monotonic()
     assert not clean(shared, door)
     assert time.monotonic() - start < 5
-    assert (door.questions, log) == ([], [f"no answer within 0.2 s from {shared}: not cleaned"])
+    assert (door.questions, log) == ([], [f"not cleaned: {shared}: not done after 0.2 s"])
+
+
+def test_one_that_hangs_is_the_only_one(shared: Path, monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
+    """Whom no signal ends is not followed by another one at the end of the next job."""
+    left: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(cleanup, "LOOK_S", 0.2)
+        patch.setattr(removal, "any_of", lambda *_: hang())
+        patch.setattr(cleanup.Child, "kill", lambda child: left.append(child.pid))  # it takes no effect there
+        assert not clean(shared, FakeSlurm())
+        assert not clean(shared, FakeSlurm())
+    (pid,) = left
+    assert log[1:] == [f"not cleaned: {shared}: {NAME} (process {pid}) of a look before hangs there still"]
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert clean(shared, slurm(j7="COMPLETING"))
 
 
 def breaks(*_: Any) -> int:
@@ -205,9 +225,13 @@ def breaks(*_: Any) -> int:
     raise ValueError("broken")
 
 
-@pytest.mark.parametrize("what", [lambda *_: hang(), breaks], ids=["hangs", "breaks"])
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [(lambda *_: hang(), "not done after 0.5 s"), (breaks, "its process died")],
+    ids=["hangs", "breaks"],
+)
 def test_a_removal_that_does_not_end(
-    shared: Path, monkeypatch: pytest.MonkeyPatch, log: list[str], what: Callable[..., Any]
+    shared: Path, monkeypatch: pytest.MonkeyPatch, log: list[str], what: Callable[..., Any], why: str
 ) -> None:
     """The epilog goes on; the rest goes at the end of the user's next job."""
     monkeypatch.setattr(cleanup, "REMOVE_S", 0.5)
@@ -215,4 +239,4 @@ def test_a_removal_that_does_not_end(
     start = time.monotonic()
     assert not clean(shared, slurm(j7="COMPLETING"))
     assert time.monotonic() - start < 5
-    assert log == [f"what uid {ALICE} left in {shared} is not all removed after 0.5 s"]
+    assert log == [f"what uid {ALICE} left in {shared} is not all removed: {why}"]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.hooks import behind, cleanup, datasets, outdated
+from prechecks import behind
+from slurm_plugin.hooks import cleanup, datasets, outdated
 from tests.unit.hooks import owned
 from tests.unit.hooks.owned import left, like_tmp
 
@@ -261,12 +262,13 @@ def test_a_look_that_hangs_is_the_only_one(
         datasets.clean(site)
         datasets.clean(site)
     (pid,) = left_behind
+    name = Path("/proc/self/comm").read_text(encoding="ascii").strip()
     assert log == [
         f"look for old copies in {where}: not done after 0.1 s",
-        f"process {pid} hangs in {where} since a look before: no copies removed",
+        f"look for old copies in {where}: {name} (process {pid}) of a look before hangs there still",
     ]
     os.kill(pid, signal.SIGKILL)
-    while behind.there(site, datasets.BEHIND):
+    while behind.there(site["prechecks"]["state"]):
         time.sleep(0.01)
     datasets.clean(site)
     assert there(site) == set()
@@ -290,5 +292,5 @@ def test_what_failed_is_told_from_what_is_late(
     monkeypatch.setattr(datasets, "REMOVE_S", 0.1 if late else 5.0)
     monkeypatch.setattr(outdated, "remove", slow if late else broken)
     datasets.clean(site)
-    why = "not done after 0.1 s" if late else "failed: [Errno 5] Input/output error"
+    why = "not done after 0.1 s" if late else "[Errno 5] Input/output error"
     assert log == [f"remove old copies in {site['stage_in']['directory']}: {why}"]
