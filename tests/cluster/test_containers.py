@@ -1,4 +1,5 @@
-"""Jobs whose program runs in a container, on a real Slurm, with a stand-in for apptainer that enters another root."""
+"""Jobs whose program runs in a container, on a real Slurm: with Apptainer where the machines have it, as those of
+.ci/versions do, else with a stand-in that enters another root. Pyxis is a stand-in everywhere."""
 
 import shutil
 from pathlib import Path
@@ -16,21 +17,65 @@ HERE = Path(__file__).parent
 STAND_INS = {"apptainer": "apptainer.sh", "srun": "pyxis.sh"}
 HELD = "[slurm_plugin] held for debugging until "
 PATH = "/usr/local/bin:/usr/bin:/bin"
+# What the images set. Their programs are the node's: /usr is mounted.
+SETS = "NCCL_DEBUG=image OF_THE_IMAGE=1 WORLD_SIZE=image"
+DIRECTORIES = ("etc", "usr", "proc", "sys", "dev", "tmp", "var/tmp", "root", "home", "data")
+DEFINITION = f"""
+Bootstrap: localimage
+From: image
+
+%environment
+  export {SETS}
+"""
+
+
+def has_apptainer(box: Sandbox) -> bool:
+    """Whether the machines have the real one."""
+    return box.run(["sh", "-c", "command -v apptainer"], check=False).returncode == 0
+
+
+def built(box: Sandbox, directory: Path) -> str:
+    """An image of alice's, built by the real Apptainer; its path from the job's directory."""
+    image = directory / "image"
+    for each in DIRECTORIES:
+        (image / each).mkdir(parents=True)
+    for each in ("bin", "sbin", "lib", "lib64"):
+        (image / each).symlink_to(f"usr/{each}")
+    (image / "etc/inside").write_text("in the image\n")
+    for each in ("passwd", "group", "hosts", "resolv.conf"):
+        (image / "etc" / each).touch()
+    (directory / "image.def").write_text(DEFINITION)
+    for node in ("n1", "n2"):  # Debian's package makes it; a machine's /var/lib is its own
+        box.run(["mkdir", "-p", "/var/lib/apptainer/mnt/session"], user="root", node=node)
+    where = f"/home/alice/{directory.name}"
+    box.run(["chown", "-hR", "alice:", f"{where}/image"], user="root")
+    box.run(["sh", "-c", f"cd {where} && apptainer -s build image.sif image.def"], node="n1")
+    return "./image.sif"
+
+
+def stood_in(directory: Path) -> str:
+    """An image for the stand-in, which is put beside it."""
+    image = directory / "image"
+    for each in ("etc", "data"):
+        (image / each).mkdir(parents=True)
+    (image / "etc" / "inside").write_text("in the image\n")
+    (image / ".env").write_text(SETS.replace(" ", "\n") + "\n")
+    return "./image"
 
 
 def contained(box: Sandbox, name: str, container: dict[str, Any] | None = None, **spec: Any) -> Job:
-    """A job in an image of alice's, whose `apptainer` stands beside it."""
+    """A job in an image of alice's; the stand-ins that it needs stand beside it, first on its PATH."""
     directory = workdir(box, name)
+    said = {"runtime": "apptainer", **(container or {})}
+    real = said["runtime"] == "apptainer" and has_apptainer(box)
     (directory / "bin").mkdir()
-    for program, stand_in in STAND_INS.items():
+    for program, stand_in in () if real else STAND_INS.items():
         shutil.copy(HERE / stand_in, directory / "bin" / program)
         (directory / "bin" / program).chmod(0o755)
-    image = directory / "image"
-    (image / "etc").mkdir(parents=True)
-    (image / "etc" / "inside").write_text("in the image\n")
-    (image / ".env").write_text("NCCL_DEBUG=image\nOF_THE_IMAGE=1\nWORLD_SIZE=image\n")
+    said["image"] = built(box, directory) if real else stood_in(directory)
+    if real:
+        said["mounts"] = ["/usr:/usr:ro", *said.get("mounts", ())]
     env = {"PATH": f"/home/alice/{name}/bin:{PATH}", **spec.pop("env", {})}
-    said = {"image": "./image", "runtime": "apptainer", **(container or {})}
     fields = {"env": env, "container": said, **spec}
     if said["runtime"] == "apptainer":
         return submit(box, name, made=True, **fields)
@@ -99,6 +144,33 @@ def test_ranks_a_hold_and_a_shell(cluster: Sandbox) -> None:
     assert job.attempts[0]["code"] == 7
 
 
+def test_a_program_that_writes_to_its_image(cluster: Sandbox) -> None:
+    """It may, where the spec says so, and nothing of it stays; it starts where the spec says, with the user's home."""
+    (cluster.home("alice") / "of-the-home").write_text("the home is there\n")
+    job = contained(
+        cluster,
+        "contained-written",
+        {"writable": "yes", "workdir": "/data"},
+        mode="single",
+        nodes=1,
+        command="bash -c 'pwd; touch /etc/new && echo it may write; cat ~/of-the-home; touch ~/contained-written/x'",
+    )
+    assert (job.end(), job.exit_code) == ("COMPLETED", "0:0"), job.log
+    said = job.log.splitlines()
+    assert [said.count(each) for each in ("/data", "it may write", "the home is there")] == [1, 1, 1], job.log
+    assert (job.directory / "x").exists()
+    assert not (job.directory / "image/etc/new").exists()
+
+
+def test_a_program_that_is_not_in_the_image(cluster: Sandbox) -> None:
+    """The runtime says so, in its own exit code or a shell's; on healthy nodes no restart is spent on it."""
+    job = contained(cluster, "contained-lacks", mode="single", nodes=1, retries=2, command="/nonesuch --x")
+    assert job.end() == "FAILED", job.log
+    assert job.exit_code == ("255:0" if has_apptainer(cluster) else "127:0")
+    assert "/nonesuch" in job.log
+    assert len(job.attempts) == 1
+
+
 def test_pyxis(cluster: Sandbox) -> None:
     """Its options reach srun; no TaskProlog tells the ranks who they are, and they know; so does a held job's shell."""
     job = contained(
@@ -136,6 +208,8 @@ def test_mpirun_stands_outside(cluster: Sandbox) -> None:
 
 def test_a_runtime_that_is_not_there(cluster: Sandbox) -> None:
     """It is said, and no restart is spent on it."""
+    if has_apptainer(cluster):
+        pytest.skip("these machines have Apptainer")
     job = submit(
         cluster, "contained-without", nodes=1, retries=1, command="true", mode="single", container={"image": "a.sif"}
     )
