@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 ITEM = "behind"  # in the state directory (prechecks.seen)
-_STATE, _SESSION, _STARTED = 0, 3, 19  # fields of proc_pid_stat(5) after the name
+_STATE, _GROUP, _STARTED = 0, 2, 19  # fields of proc_pid_stat(5) after the name
 _ENDED = (b"X", b"Z")
 
 
@@ -55,12 +55,12 @@ def there(state: str) -> dict[str, Left]:
 def remember(state: str, late: Mapping[str, tuple[int, str]]) -> None:
     """Keep who has not ended of children that were killed, beside those of before, if we are root.
 
-    `late`: the child, which began a session, and where it was, by what it was to do. A tool that it has called may be
-    there without it. What cannot be kept is forgotten.
+    `late`: the child, which began a process group, and where it was, by what it was to do. A tool that it has called
+    may be there without it. What cannot be kept is forgotten.
     """
     if os.geteuid() or not late:
         return
-    there_still = _in_sessions({child for child, _ in late.values()})
+    there_still = _in_groups({child for child, _ in late.values()})
     left = {
         what: there_still[child]._replace(place=place) for what, (child, place) in late.items() if child in there_still
     }
@@ -75,13 +75,13 @@ def remember(state: str, late: Mapping[str, tuple[int, str]]) -> None:
         return
 
 
-def _in_sessions(sessions: Collection[int]) -> dict[int, Left]:
-    """One of each of these sessions that has not ended, by a look at all of /proc."""
+def _in_groups(groups: Collection[int]) -> dict[int, Left]:
+    """One of each of these process groups that has not ended, by a look at all of /proc."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - as above
         fields, comm = _stat(int(name)) if name.isdigit() else ([], "")
-        if fields and fields[_STATE] not in _ENDED and int(fields[_SESSION]) in sessions:
-            found[int(fields[_SESSION])] = Left(int(name), fields[_STARTED].decode(), comm)
+        if fields and fields[_STATE] not in _ENDED and int(fields[_GROUP]) in groups:
+            found[int(fields[_GROUP])] = Left(int(name), fields[_STARTED].decode(), comm)
     return found
 
 

@@ -21,7 +21,7 @@ def state(tmp_path: Path) -> str:
 
 @pytest.fixture
 def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
-    """The first process of a session of its own."""
+    """The first process of a group of its own."""
     with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE, start_new_session=True) as process:
         yield process
         process.kill()
@@ -72,15 +72,16 @@ def test_another_one_of_that_number(state: str, sleeper: "subprocess.Popen[bytes
 
 @as_root
 def test_a_tool_of_a_child_that_has_ended(state: str) -> None:
-    """It is in that child's session."""
-    words = ["sh", "-c", "sleep 60 & echo $!"]
+    """It is in that child's process group; one that has left it was not killed, and hangs nowhere."""
+    words = ["bash", "-c", "sleep 60 & echo $!; set -m; sleep 60 & echo $!"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True, text=True) as child:
         assert child.stdout
-        tool = int(child.stdout.readline())
+        tool, daemon = int(child.stdout.readline()), int(child.stdout.readline())
         child.wait()
         behind.remember(state, {"gpu-check": (child.pid, "")})
         assert [left.pid for left in behind.there(state).values()] == [tool]
         os.kill(tool, signal.SIGKILL)
+        os.kill(daemon, signal.SIGKILL)
 
 
 @as_root
