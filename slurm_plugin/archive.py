@@ -45,6 +45,7 @@ NODE_SIDE: Final = (
     "grant.py",
     "health.py",
     "history.py",
+    "nearest.py",
     "own_command.py",
     "queueing.py",
     "reasons.py",

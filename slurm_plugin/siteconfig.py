@@ -16,6 +16,7 @@ from slurm_plugin import compiled as deployed
 from slurm_plugin import durations, sitefile, validate
 from slurm_plugin.compiled import VERSION, fingerprint
 from slurm_plugin.job.lease import LEASE_S, LOST_S
+from slurm_plugin.nearest import suggestion
 from slurm_plugin.policy import language
 from slurm_plugin.policy.language import Hold
 from slurm_plugin.sitefile import PlainPath, Record, SubmitConfig
@@ -148,7 +149,7 @@ def _problems(config: SiteConfig) -> Iterator[Problem]:
     items = [check.item for check in prechecks.CHECKS]
     for item in config.prechecks.mandatory:
         if item not in items:
-            close = validate.nearest(item, items)
+            close = suggestion(item, items)
             yield Problem(("prechecks", "mandatory"), f"found {item!r}; accepted: {', '.join(items)}{close}")
 
     if not 1 <= seconds(config.periodic.interval) <= LONGEST_INTERVAL_S:

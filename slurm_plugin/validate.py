@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from slurm_plugin.errors import UsageError, printable
+from slurm_plugin.nearest import suggestion
 from slurm_plugin.yamltext import Document, Path, found
 
 # Of a tuple's type: a text with commas is accepted too. (A union with a text crashes msgspec 0.22's convert.)
 COMMAS: Final = {"commas": True}
 ONE: Final = {"one": True}  # one text stands for a list of it
-LONGEST_WORD: Final = 100  # of a word that accepted ones are compared with, which takes the square of that
 MOST_UNKNOWN: Final = 20  # keys that a message names
 Record = TypeVar("Record", bound=Struct)
 
@@ -55,14 +55,6 @@ def fail(problems: Iterable[Problem], document: Document, source: str, *, so: st
     raise UsageError("\n".join((f"{source}: {count}, {so}", *texts, f"  correct the file, then run: {again}")))
 
 
-def nearest(word: str, accepted: Iterable[str]) -> str:
-    """`; did you mean x?` for the accepted word that is most like this one, else nothing."""
-    import difflib  # noqa: PLC0415 - for what is wrong alone
-
-    close = difflib.get_close_matches(word[:LONGEST_WORD].lower(), list(accepted), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def _line(path: Path, document: Document) -> int:
     """The line of a key, or of the nearest one round it; 1 for what is missing altogether."""
     while path and path not in document.lines:
@@ -91,7 +83,7 @@ def _unknown(key: str, kind: type[Record], known: Iterable[str]) -> str:
     meant = getattr(kind, "meant", None)
     if text := meant(key) if meant else "":
         return f"unknown key; here it is {text}"
-    return f"unknown key; accepted: {', '.join(known)}{nearest(key, known)}"
+    return f"unknown key; accepted: {', '.join(known)}{suggestion(key, known)}"
 
 
 def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]:
@@ -112,7 +104,7 @@ def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]
     try:
         return msgspec.convert(texts, kind, strict=False), ()
     except (msgspec.ValidationError, UnicodeEncodeError):  # the second of half a surrogate pair
-        close = nearest(value, _words(kind)) if isinstance(value, str) else ""
+        close = suggestion(value, _words(kind)) if isinstance(value, str) else ""
         return None, (Problem(path, f"found {found(value)}; accepted: {_accepted(kind)}{close}"),)
 
 

@@ -5,7 +5,6 @@ failed, or wrong usage; 130: interrupted.
 """
 
 import argparse
-import difflib
 import json
 import os
 import sys
@@ -19,6 +18,7 @@ from prechecks.setting import HOOKS, SIZE
 from slurm_plugin import compiled
 from slurm_plugin.byhand import explain, screen, situation
 from slurm_plugin.errors import UsageError, printable
+from slurm_plugin.nearest import suggestion
 
 EVERY_S = 5.0
 UNKNOWN = (prechecks.TIMEOUT, prechecks.ERROR)
@@ -80,10 +80,8 @@ def chosen(words: Sequence[str]) -> tuple[str, ...] | None:
     sections = {check.section for check in prechecks.CHECKS if check.section}
     for word in words:
         if word not in items and word not in sections:
-            close = difflib.get_close_matches(word.lower(), [*items, *sections], n=1)
-            meant = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(
-                f"no check has the name {printable(word)!r}{meant}\n"
+                f"no check has the name {printable(word)!r}{suggestion(word, (*items, *sections))}\n"
                 f"  accepted are: {', '.join(items)}, and {', '.join(sorted(sections))} for all of theirs\n"
                 "  each is explained by: slurm-plugin check --list"
             )

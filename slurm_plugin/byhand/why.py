@@ -4,7 +4,6 @@ Exit 0: it could say; 1: no such job or node; 2: it could not tell, or wrong usa
 """
 
 import argparse
-import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from hostfiles import nodelist
 from slurm_plugin import why
 from slurm_plugin.byhand import asked, screen, situation
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
+from slurm_plugin.nearest import suggestion
 from slurm_plugin.slurm import Node, Slurm, SlurmAwayError, SlurmError
 from slurm_plugin.why import Answer
 
@@ -110,9 +110,7 @@ def _node(name: str, door: Slurm) -> Answer:
         found = {}
     if name in found:
         return why.of_node(found[name], periodic=_periodic(_quietly(door)), passes=_passes())
-    close = difflib.get_close_matches(name, list(door.nodes([])), n=1)
-    meant = f"; did you mean {close[0]}?" if close else ""
-    raise UnknownError(f"Slurm has no node {name}{meant}\n  see its nodes with: sinfo -N")
+    raise UnknownError(f"Slurm has no node {name}{suggestion(name, door.nodes([]))}\n  see its nodes with: sinfo -N")
 
 
 def _nodes(door: Slurm, names: list[str]) -> Mapping[str, Node]:

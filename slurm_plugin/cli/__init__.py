@@ -8,6 +8,7 @@ import click
 
 from slurm_plugin import __version__
 from slurm_plugin.errors import SlurmPluginError, printable
+from slurm_plugin.nearest import nearest
 
 # command -> (module attribute, one line for --help). Literal, and loaded on use: `--help` imports none of them.
 COMMANDS = {
@@ -75,10 +76,8 @@ class LazyGroup(click.Group):
 
 def _no_command(name: str) -> str:
     """What to type in place of a command that there is not."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for those who mistype
-
-    close = get_close_matches(name[:64].lower(), COMMANDS, n=1)
-    then = ELSEWHERE.get(name) or (f"slurm-plugin {close[0]}" if close else "slurm-plugin --help")
+    close = nearest(name, COMMANDS)
+    then = ELSEWHERE.get(name) or (f"slurm-plugin {close}" if close else "slurm-plugin --help")
     return f"found no command {printable(name[:64])}; try: {then}"
 
 

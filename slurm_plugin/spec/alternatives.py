@@ -6,8 +6,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from slurm_plugin.nearest import suggestion
 from slurm_plugin.spec.presets import merged
-from slurm_plugin.validate import Problem, nearest
+from slurm_plugin.validate import Problem
 from slurm_plugin.yamltext import Document, Path, found
 
 KEY: Final = "any_of"
@@ -53,7 +54,7 @@ def parted(document: Document) -> tuple[tuple[Alternative, ...], tuple[Problem, 
     for number, own in enumerate(listed):
         place = (KEY, str(number))
         problems += [
-            Problem((*place, key), f"no alternative can change it; accepted: {', '.join(KEYS)}{nearest(key, KEYS)}")
+            Problem((*place, key), f"no alternative can change it; accepted: {', '.join(KEYS)}{suggestion(key, KEYS)}")
             for key in own
             if key not in KEYS
         ]

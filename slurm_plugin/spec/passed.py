@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from slurm_plugin import directive, token, validate, yamltext
+from slurm_plugin import directive, token, yamltext
+from slurm_plugin.nearest import suggestion
 from slurm_plugin.slurm.flags import NAME, NONE, VALUE
 from slurm_plugin.spec.parts import KINDS
 from slurm_plugin.validate import Problem
@@ -71,14 +72,14 @@ def problems(flags: Mapping[str, str], known: Known | None) -> Iterator[Problem]
     for flag, value in flags.items():
         path = (KEY, flag)
         if not NAME.fullmatch(flag):
-            near = validate.nearest(flag.strip("-").partition("=")[0].replace("_", "-"), takes or (*KEY_OF, *JOINED))
+            near = suggestion(flag.strip("-").partition("=")[0].replace("_", "-"), takes or (*KEY_OF, *JOINED))
             yield Problem(path, f"accepted: the long name of a flag, without `--` before it{near}")
         elif key := KEY_OF.get(flag):
             yield Problem(path, f"the key `{key}` says it; give that instead")
         elif why := REFUSED.get(flag):
             yield Problem(path, f"not passed through: {why}")
         elif _begins_another(flag) or (takes is not None and flag not in takes):
-            near = validate.nearest(flag, sorted({*(takes or {})} - {*REFUSED}))
+            near = suggestion(flag, sorted({*(takes or {})} - {*REFUSED}))
             yield Problem(path, f"this machine's sbatch has no --{flag[:60]}{near}; see: sbatch --help")
         elif text := _value_problem(flag, value, (takes or {}).get(flag, "")):
             yield Problem(path, text)

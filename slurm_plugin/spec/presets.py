@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from slurm_plugin import validate
+from slurm_plugin.nearest import suggestion
 from slurm_plugin.spec.record import Spec
 from slurm_plugin.validate import Problem
 from slurm_plugin.yamltext import Document, Path, found
@@ -24,7 +25,7 @@ def extended(document: Document, presets: Presets) -> tuple[Document, tuple[Prob
         return document, ()
     if name not in presets:
         names = ", ".join(presets) or "nothing, as the site has no presets"
-        return document, (Problem((KEY,), f"found {found(name)}; accepted: {names}{validate.nearest(name, presets)}"),)
+        return document, (Problem((KEY,), f"found {found(name)}; accepted: {names}{suggestion(name, presets)}"),)
     preset = presets[name]
     fields = {**preset, **{key: merged(preset.get(key), own) for key, own in document.fields.items()}}
     lines: dict[Path, int] = {(key,): document.lines.get((KEY,), 1) for key in preset}

@@ -7,9 +7,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin import container, directive, durations, envfile, validate, yamltext
+from slurm_plugin import container, directive, durations, envfile, yamltext
 from slurm_plugin.errors import UsageError
 from slurm_plugin.modes import MODES, command
+from slurm_plugin.nearest import suggestion
 from slurm_plugin.spec import groups, passed, resources
 from slurm_plugin.spec.kinds import MAIL_TYPES, joined
 from slurm_plugin.spec.parts import ANNOTATED_RETRIES, ANNOTATED_UNCONDITIONAL, TensorFlow
@@ -94,7 +95,7 @@ def _resource_problems(spec: Spec) -> Iterator[Problem]:
             yield Problem((key,), f"found {error}; accepted: node names such as n[1-4],n9")
     for word in joined(spec.mail.type).split(",") if spec.mail else ():
         if word.strip().upper() not in MAIL_TYPES:
-            close = validate.nearest(word.strip(), map(str.lower, MAIL_TYPES))
+            close = suggestion(word.strip(), map(str.lower, MAIL_TYPES))
             accepted = f"accepted: {', '.join(MAIL_TYPES)}{close}"
             yield Problem(("mail", "type"), f"found {yamltext.found(word)}; {accepted}")
     for key, log in (("output", spec.output), ("error", spec.error)):

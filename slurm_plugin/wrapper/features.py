@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from slurm_plugin import durations
 from slurm_plugin.errors import printable
+from slurm_plugin.nearest import suggestion
 from slurm_plugin.token import INFINIBAND, MAX_RETRIES
 from slurm_plugin.wrapper.batch import Line
 
@@ -161,10 +162,7 @@ def _unknown(key: str) -> Callable[[str], Any]:
             raise ValueError(f"a script starts its containers itself: {_CONTAINERS}")
         if key in _SBATCH_HAS:
             raise ValueError(f"a script has sbatch's own word for it: {_SBATCH_HAS[key]}")
-        from difflib import get_close_matches  # noqa: PLC0415 - for those who mistype
-
-        close = get_close_matches(key.lower(), KEYS, n=1)
-        raise ValueError(f"unknown key; accepted: {', '.join(KEYS)}{f'; did you mean {close[0]}?' if close else ''}")
+        raise ValueError(f"unknown key; accepted: {', '.join(KEYS)}{suggestion(key, KEYS)}")
 
     return read
 
