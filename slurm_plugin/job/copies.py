@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from prechecks import units
 from slurm_plugin.hooks import removal
 from slurm_plugin.job import dataset
 from slurm_plugin.job.dataset import NodeError, SourceError
@@ -29,7 +30,6 @@ from slurm_plugin.job.stage_in import KEYWORD, Request, tell
 DATA, FRESH, USED = "data", "new", ".used"
 WAITS: Final = "another job copies it; this one waits"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_UNITS: Final = ("B", "KB", "MB", "GB", "TB")
 
 
 def fetch(request: Request, environ: Mapping[str, str]) -> int:
@@ -87,7 +87,7 @@ def _one(own: str, to: str, source: str, run: str, waits: str) -> str:
             _copied(place, fd, source, entries)
         _touch(place)
         _link(f"../{key}/{DATA}", run, to)
-    what = f"{sum(each.kind == 'file' for each in entries)} files, {_size(sum(each.size for each in entries))}"
+    what = f"{sum(each.kind == 'file' for each in entries)} files, {units.size(sum(each.size for each in entries))}"
     return f"{what}, {'there already' if there else 'copied'} ({time.monotonic() - start:.1f} s)"
 
 
@@ -98,8 +98,8 @@ def _copied(place: str, fd: int, source: str, entries: list[dataset.Entry]) -> N
     found = os.fstatvfs(fd)
     needed, free = dataset.room(entries, found.f_frsize), found.f_bavail * found.f_frsize
     if needed > free or (found.f_files and len(entries) > found.f_favail):
-        left = f"{_size(free)} and {found.f_favail} inodes are free"
-        raise NodeError(f"{place}: {left}, {source!a} needs {_size(needed)} and {len(entries)}")
+        left = f"{units.size(free)} and {found.f_favail} inodes are free"
+        raise NodeError(f"{place}: {left}, {source!a} needs {units.size(needed)} and {len(entries)}")
     try:
         dataset.copy(source, entries, fresh)
         _sync(fd)
@@ -167,11 +167,3 @@ def _sync(fd: int) -> None:
     if ctypes.CDLL(None, use_errno=True).syncfs(fd):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def _size(number: float) -> str:
-    for unit in _UNITS[:-1]:
-        if number < 1024:
-            return f"{number:.1f} {unit}" if unit != "B" else f"{number} B"
-        number /= 1024
-    return f"{number:.1f} {_UNITS[-1]}"

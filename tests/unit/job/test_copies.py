@@ -119,7 +119,7 @@ def test_a_disk_that_is_full_is_the_nodes_fault(
     monkeypatch.setattr(os, "fstatvfs", lambda _fd: full)
     assert copies.fetch(request(place), NODE) == 1
     (why,) = stage_in.told(str(place / "notes"), ("n1", "n2")).values()
-    assert why.endswith(f": 8.0 KB and 50 inodes are free, '{place}/source' needs 16.0 KB and 2")
+    assert why.endswith(f": 8 kB and 50 inodes are free, '{place}/source' needs 16 kB and 2")
     assert capsys.readouterr().out == f"[slurm_plugin] n1 stage-in: failed: {why}; another node may have it\n"
     assert not made(place)
 
