@@ -189,7 +189,7 @@ def test_e_the_limit_of_failed_prologs(cluster: Sandbox, etc: Etc, release: Rele
     assert scontrol(cluster, "release", str(job.id))
     began = time.monotonic()
     job.until_state("RUNNING")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # at once, not after the 121 s of a requeue
     assert (job.nodes, job.show("x")) == ({"n2"}, ["n1"])
     run = restarts(job)
     assert scontrol(cluster, "requeue", str(job.id))  # this one does not count

@@ -137,7 +137,7 @@ def test_told_to_end(launcher: Callable[[str], list[str]], tmp_path: Path) -> No
     script = f"{HEALTHY}\necho $$ >pid\nsleep 100"
     found, _ = run(launcher(script), give_up=(tmp_path / "pid").exists)
     assert {verdict.verdict for verdict in found.values()} == {"skipped"}
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 50
     assert gone(int((tmp_path / "pid").read_text()))
 
 

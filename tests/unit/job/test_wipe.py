@@ -92,8 +92,8 @@ def test_zombies_are_not_waited_for(machine: Machine) -> None:
     rank.kill()
     assert until(lambda: "State:\tZ" in Path(f"/proc/{rank.pid}/status").read_text())
     start = time.monotonic()
-    assert wipe(machine.job_id, str(machine.directory), (), 5.0) == 0
-    assert time.monotonic() - start < 4
+    assert wipe(machine.job_id, str(machine.directory), (), 30.0) == 0
+    assert time.monotonic() - start < 20
 
 
 @pytest.mark.skipif(EXIT is None, reason="the number of exit(2) is not known for this machine")
@@ -141,4 +141,4 @@ def test_what_cannot_be_ended_is_counted(machine: Machine, monkeypatch: pytest.M
     monkeypatch.setattr(os, "kill", lambda *_: None)
     start = time.monotonic()
     assert wipe(machine.job_id, str(machine.directory), (), 0.2) == 2
-    assert 0.2 <= time.monotonic() - start < 3
+    assert 0.2 <= time.monotonic() - start < 10
