@@ -263,7 +263,7 @@ def test_version_settings_and_ping(door: Slurm, cluster: Sandbox) -> None:
 @pytest.fixture
 def stopped(cluster: Sandbox, connect: Connect) -> Iterator[Slurm]:
     """A slurmctld that does not answer, and a door that knew it before."""
-    door = connect(deadline_s=1.0)
+    door = connect(deadline_s=3.0)
     assert door.nodes(["n1"])
     with controller.stopped(cluster):
         yield door
@@ -272,10 +272,10 @@ def stopped(cluster: Sandbox, connect: Connect) -> Iterator[Slurm]:
 def test_a_stopped_controller_meets_the_deadline(stopped: Slurm) -> None:
     """A question to a slurmctld that hangs ends at its deadline, with what to try."""
     began = time.monotonic()
-    with pytest.raises(SlurmAwayError, match=r"gave no answer in 1 s.*\n  is slurmctld up\? try: scontrol ping"):
+    with pytest.raises(SlurmAwayError, match=r"gave no answer in 3 s.*\n  is slurmctld up\? try: scontrol ping"):
         stopped.job(1)
     assert not stopped.ping()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20
 
 
 def test_a_controller_that_comes_back_is_asked_again(cluster: Sandbox, connect: Connect) -> None:

@@ -16,11 +16,11 @@ def test_deadline(commands: Bin) -> None:
     commands.script("scontrol", f"sleep 300 & echo $! > {at}/child\necho $$ > {at}/pid\nwait")
     start = time.monotonic()
     with pytest.raises(SlurmAwayError) as caught:
-        connect(str(at), deadline_s=0.5).requeue(7)
-    assert 0.5 <= time.monotonic() - start < 3
+        connect(str(at), deadline_s=1.5).requeue(7)
+    assert 1.5 <= time.monotonic() - start < 10
     assert caught.value.sent
     assert str(caught.value) == (
-        "could not requeue job 7: scontrol gave no answer in 0.5 s\n  is slurmctld up? try: scontrol ping"
+        "could not requeue job 7: scontrol gave no answer in 1.5 s\n  is slurmctld up? try: scontrol ping"
     )
     for name in ("pid", "child"):
         until_gone(int(commands.read(name)))
@@ -31,10 +31,10 @@ def test_what_came_before_the_deadline(commands: Bin) -> None:
     said = "scontrol: error: slurm_persist_conn_open: failed"
     commands.script("scontrol", f"echo part of an answer; echo '{said}' >&2; exec sleep 300")
     with pytest.raises(SlurmAwayError) as caught:
-        connect(str(commands.directory), deadline_s=0.5).requeue(7)
+        connect(str(commands.directory), deadline_s=1.5).requeue(7)
     assert caught.value.sent
     assert str(caught.value) == (
-        f"could not requeue job 7: scontrol gave no answer in 0.5 s, after: {said}\n"
+        f"could not requeue job 7: scontrol gave no answer in 1.5 s, after: {said}\n"
         "  is slurmctld up? try: scontrol ping"
     )
 
@@ -46,13 +46,13 @@ def test_deadline_of_two(commands: Bin) -> None:
     """Two that run at once share one deadline, and both are killed."""
     at = commands.directory
     commands.script("squeue", f"[ -e {at}/hang ] || {{ {LACKS}; exit 0; }}\necho $$ >> {at}/pids\nexec sleep 300")
-    door = connect(str(at), deadline_s=0.5)
+    door = connect(str(at), deadline_s=1.5)
     assert door.jobs() == {}
     (at / "hang").touch()
     start = time.monotonic()
-    with pytest.raises(SlurmAwayError, match=r"could not read the jobs: squeue gave no answer in 0\.5 s\n"):
+    with pytest.raises(SlurmAwayError, match=r"could not read the jobs: squeue gave no answer in 1\.5 s\n"):
         door.jobs()
-    assert 0.5 <= time.monotonic() - start < 3
+    assert 1.5 <= time.monotonic() - start < 10
     pids = commands.read("pids").split()
     assert len(pids) == 2
     for pid in pids:
