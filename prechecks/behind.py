@@ -86,10 +86,10 @@ def _in_groups(groups: Collection[int]) -> dict[int, Left]:
 
 
 def _stat(pid: int) -> tuple[list[bytes], str]:
-    """The fields of a process after its name, and its name; none where it has ended."""
+    """The fields of a process after its name, and its name; none where it has ended, or cannot be read."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
             head, _, fields = file.read().rpartition(b") ")
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return [], ""
     return fields.split(), head.partition(b" (")[2].decode(errors="replace")
