@@ -12,13 +12,17 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from prechecks import behind
 from prechecks.check import Check
+from prechecks.child import REAP_S
 from prechecks.setting import PATHS, SECONDS, Setting
 from prechecks.verdict import ERROR, FAILED, NODE_PROBLEM, OK, TIMEOUT, Context, Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from prechecks.behind import Left
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 OUTPUT_BYTES = 4096  # of which the message is the first line
@@ -46,18 +50,22 @@ class Command(Check):
 
     def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
         """None fails."""
-        found = []
+        found, state = [], settings.get("state", "")
         for path in self.own(settings)["run"]:
             self.doing(path)
-            found.append((path.rpartition("/")[2], outcome(path, self.own(settings)["timeout"])))
+            found.append((path.rpartition("/")[2], outcome(path, self.own(settings)["timeout"], state)))
         return judge_all(found)
 
 
-def outcome(path: str, limit: float) -> Finding:
-    """What one script says, unless it is one that root should not run."""
+def outcome(path: str, limit: float, state: str) -> Finding:
+    """What one script says, unless it is one that root should not run, or one of a look before hangs (behind)."""
     if why := refused(path):
         return Finding(ERROR, f"not run: {why}")
-    code, output = execute(path, limit)
+    if left := behind.there(state).get(path):
+        return Finding(TIMEOUT, str(left), None, limit)
+    code, output, left = execute(path, limit)
+    if left:
+        behind.keep(state, {path: left})
     return judge(code, output, limit)
 
 
@@ -80,8 +88,9 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def execute(path: str, limit: float) -> tuple[int | None, bytes]:
-    """The exit code, None where it took longer than `limit` seconds, and the beginning of what it has written."""
+def execute(path: str, limit: float) -> tuple[int | None, bytes, Left | None]:
+    """The exit code, None where it took longer than `limit` seconds, and the beginning of what it has written; the
+    script, where it was killed and is there still."""
     from signal import SIGPIPE, SIGXFSZ  # noqa: PLC0415 - few sites have a script
 
     read, write = os.pipe()
@@ -105,7 +114,13 @@ def execute(path: str, limit: float) -> tuple[int | None, bytes]:
     if not ended:
         _kill(script)
     _kill_session()
-    return (os.waitstatus_to_exitcode(status) if ended else None), output
+    if ended:
+        return os.waitstatus_to_exitcode(status), output, None
+    until = time.monotonic() + REAP_S
+    while not ended and time.monotonic() < until:
+        time.sleep(NAP_S)
+        ended, _ = os.waitpid(script, os.WNOHANG)
+    return None, output, None if ended else behind.of(script)
 
 
 def _some(pipe: int) -> bytes:

@@ -48,7 +48,7 @@ def run(
         for check in chosen:
             if found := _skipped(check, context, settings):
                 verdicts[check.item] = _verdict(check, means[check], found)
-            elif left := hanging.get(check.item):
+            elif hanging and (left := hanging.get(_what(check, settings))):
                 verdicts[check.item] = _verdict(check, means[check], Finding(TIMEOUT, str(left), None, limit))
             elif check.forked:
                 forked.append(check)
@@ -65,7 +65,7 @@ def run(
                 found = Finding(TIMEOUT, f"no answer within {limit:g} s{row.doing and f': {row.doing}'}", None, limit)
                 verdicts[check.item] = _verdict(check, means[check], found, row.start)
     finally:
-        behind.remember(state, _late(children.rows))
+        behind.remember(state, {_what(check, settings): killed for check, killed in _killed(children.rows).items()})
     return tuple(verdicts[check.item] for check in chosen)
 
 
@@ -142,7 +142,12 @@ class _Children:
         yield from self._refused
 
 
-def _late(rows: Sequence[Row]) -> dict[str, tuple[int, str]]:
+def _what(check: Check, settings: Mapping[str, Any]) -> str:
+    """What it is to do here: a check that hangs on one mount is another one once the site names another mount."""
+    return f"{check.item} {check.own(settings)}"
+
+
+def _killed(rows: Sequence[Row]) -> dict[Check, tuple[int, str]]:
     """Kill who still works, reap who has ended, leave the rest to init; whom it killed, by the check it was at."""
     late = [row for row in rows if row.child.open]
     for row in late:
@@ -151,7 +156,7 @@ def _late(rows: Sequence[Row]) -> dict[str, tuple[int, str]]:
     for row in rows:
         row.child.wait(until)
         row.child.close()
-    return {row.checks[0].item: (row.child.pid, row.doing) for row in late if row.checks}
+    return {row.checks[0]: (row.child.pid, row.doing) for row in late if row.checks}
 
 
 def _verdict(check: Check, problem: str, finding: Finding, start: float | None = None) -> Verdict:

@@ -7,10 +7,11 @@ LONGEST: Final = 100  # characters of a word that are compared, which takes the 
 
 
 def nearest(word: str, accepted: Iterable[str]) -> str:
-    """The one that is most like this word; empty where none is."""
+    """The one that is most like this word, capitals or not; empty where none is."""
     import difflib  # noqa: PLC0415 - for what is wrong alone
 
-    return next(iter(difflib.get_close_matches(word[:LONGEST].lower(), list(accepted), n=1)), "")
+    words = {each.lower(): each for each in accepted}
+    return next((words[close] for close in difflib.get_close_matches(word[:LONGEST].lower(), words, n=1)), "")
 
 
 def suggestion(word: str, accepted: Iterable[str]) -> str:

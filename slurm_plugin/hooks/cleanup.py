@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm import Slurm
 
 LOOK_S, REMOVE_S, REAP_S = 2.0, 10.0, 0.05
-BEHIND = "clean"  # as a process of it is remembered that hangs
 # System accounts (login.defs: SYS_UID_MAX), root above all, run daemons: their files are no job's.
 FIRST_USER = 1000
 # CLOCK_REALTIME_COARSE of time.h: what file systems stamp files with. The fine clock is up to 10 ms ahead of it.
@@ -41,7 +40,7 @@ def after_job(site: Mapping[str, Any], job_id: int, environ: Mapping[str, str], 
     if not site["clean"] or spared(uid, site["spool_directory"]):
         return
     state = site["prechecks"]["state"]
-    found, why = outcome(state, BEHIND, lambda: _look(site["clean"], uid), LOOK_S)
+    found, why = outcome(state, f"clean {site['clean']}", lambda: _look(site["clean"], uid), LOOK_S)
     if found is None:
         syslog.syslog(syslog.LOG_WARNING, f"not cleaned: {', '.join(site['clean'])}: {why}")
         return
@@ -53,7 +52,9 @@ def after_job(site: Mapping[str, Any], job_id: int, environ: Mapping[str, str], 
     if not alone(uid, job_id, node, door):
         return
     where = ", ".join(found["paths"])
-    removed, why = outcome(state, BEHIND, lambda: _remove(found["paths"], uid, before), REMOVE_S)
+    removed, why = outcome(
+        state, f"clean {found['paths']} of uid {uid}", lambda: _remove(found["paths"], uid, before), REMOVE_S
+    )
     if removed is None:
         syslog.syslog(syslog.LOG_WARNING, f"what uid {uid} left in {where} is not all removed: {why}")
     elif removed:

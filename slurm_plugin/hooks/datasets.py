@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOOK_S, REMOVE_S = 2.0, 5.0
-BEHIND = "datasets"
 _SHOWN = 5  # names in a line of the log
 
 
@@ -66,7 +65,7 @@ def _answer(site: Mapping[str, Any], what: str, work: Callable[[], Any], deadlin
         except OSError as error:
             return None, str(error)
 
-    found = cleanup.outcome(site["prechecks"]["state"], BEHIND, told, deadline_s)
+    found = cleanup.outcome(site["prechecks"]["state"], f"datasets {site['stage_in']['directory']}", told, deadline_s)
     answer, why = found.answer or (None, found.why)
     if why:
         syslog.syslog(syslog.LOG_WARNING, f"{what}: {why}")

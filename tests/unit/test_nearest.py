@@ -18,6 +18,11 @@ def test_the_nearest(word: str, close: str) -> None:
     assert suggestion(word, iter(KEYS)) == (f"; did you mean {close}?" if close else "")
 
 
+def test_names_in_capitals() -> None:
+    """As sites write those of nodes."""
+    assert nearest("DGX-A0O1", ["DGX-A001", "DGX-A022"]) == "DGX-A001"
+
+
 def test_a_long_word_takes_no_time() -> None:
     """A megabyte of a user's is not compared as a whole."""
     begin = time.process_time()

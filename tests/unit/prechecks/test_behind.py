@@ -3,6 +3,8 @@
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +43,34 @@ def test_there_until_it_ends(state: str, sleeper: "subprocess.Popen[bytes]") -> 
     assert behind.there(state) == {}
     sleeper.wait()
     assert behind.there(state) == {}
+
+
+THREADS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+print("begun", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@as_root
+def test_one_whose_first_thread_alone_has_ended(state: str) -> None:
+    """The kernel shows it as a zombie; what hangs is another thread of it."""
+    words = [sys.executable, "-c", THREADS]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as tool:
+        assert tool.stdout
+        assert tool.stdout.readline() == b"begun\n"
+        status = Path(f"/proc/{tool.pid}/status")
+        until = time.monotonic() + 30
+        while "State:\tZ" not in status.read_text() and time.monotonic() < until:
+            time.sleep(0.01)
+        behind.remember(state, {"x": (tool.pid, "")})
+        assert [left.pid for left in behind.there(state).values()] == [tool.pid]
+        assert behind.of(tool.pid) == behind.there(state)["x"]
+        tool.kill()
+        tool.wait()
+        assert behind.there(state) == {}
+        assert behind.of(tool.pid) is None
 
 
 @as_root

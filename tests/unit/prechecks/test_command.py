@@ -33,8 +33,10 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "refused", lambda _: "")
 
 
-def run(*paths: str, hook: str = "prolog", timeout: float = 20.0, deadline: float = 30.0) -> prechecks.Verdict:
-    settings = {"deadline_s": deadline, "command": {"run": list(paths), "timeout": timeout}}
+def run(
+    *paths: str, hook: str = "prolog", timeout: float = 20.0, deadline: float = 30.0, state: str = ""
+) -> prechecks.Verdict:
+    settings = {"deadline_s": deadline, "state": state, "command": {"run": list(paths), "timeout": timeout}}
     (found,) = prechecks.run(Context(hook, "n1"), settings, checks=[command.Command()])
     return found
 
@@ -89,9 +91,9 @@ def test_scripts(script: Script) -> None:
 def test_what_a_script_gets(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """A PATH and nothing else of the environment, no input, no other file, the usual signals."""
     monkeypatch.setenv("LD_PRELOAD_OF_A_USER", "x")
-    code, output = command.execute("/usr/bin/env", 20.0)
+    code, output, _ = command.execute("/usr/bin/env", 20.0)
     assert (code, output) == (0, b"PATH=/usr/sbin:/usr/bin:/sbin:/bin\n")
-    assert command.execute(script("cat; echo end"), 20.0) == (0, b"end\n")
+    assert command.execute(script("cat; echo end"), 20.0) == (0, b"end\n", None)
     assert run(script("readlink /proc/self/fd/3 /proc/self/fd/4 /proc/self/fd/5; echo none")).message.endswith(": none")
     assert run(script("yes | head -n 1; kill -PIPE $$; echo alive")).message.endswith("killed by signal 13: y")
 
@@ -174,3 +176,31 @@ def test_a_writable_place(script: Script, tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
     why = command.refused(path)
     assert why == ("" if mode == 0o1777 else f"{tmp_path} can be changed by others than root")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="remembers as root")
+@pytest.mark.usefixtures("trusted")
+def test_a_script_that_cannot_be_killed_is_the_only_one(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not begun again while it is there; the other scripts are, and it is, too, once it is gone."""
+    pids, state = tmp_path / "pids", str(tmp_path / "run/state")
+    hangs, fine = script(f"echo $$ >>{pids}; [ -e {tmp_path}/mended ] || exec sleep 60"), script("exit 0")
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "_kill", lambda _: True)  # as in a system call that does not return
+        patch.setattr(command, "_kill_session", lambda: None)
+        said = [run(hangs, fine, timeout=1.0, state=state) for _ in range(3)]
+    (pid,) = map(int, pids.read_text().split())
+    name = Path(hangs).name
+    assert {(each.verdict, each.value, each.threshold) for each in said} == {("timeout", 1, 2)}
+    assert [each.message for each in said] == [
+        f"{name}: no end within 1 s",
+        *([f"{name}: sleep (process {pid}) of a look before hangs there still"] * 2),
+    ]
+    os.kill(pid, signal.SIGKILL)
+    (tmp_path / "mended").touch()
+    until = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert run(hangs, fine, state=state).verdict == "ok"
+    assert len(pids.read_text().split()) == 2
