@@ -1,6 +1,7 @@
 """A real Slurm for the tests: one sandbox for the whole session, whole and empty again before each test."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ def running(directory: Path) -> Iterator[Sandbox]:
     box = Sandbox(directory)
     root = os.environ.get("SLURM_PLUGIN_TEST_ROOT")  # another release's Slurm, as `sandbox up --root` takes it
     consumers = fetched()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end by ./test takes the sandbox down, too
     binds = [Bind(str(path), str(path)) for path in consumers.environments] if consumers else []
     # Without root or Slurm the tests fail: skipped, they prove nothing.
     box.up(NODES, GPUS, Path(root) if root else None, binds)

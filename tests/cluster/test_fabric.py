@@ -16,17 +16,19 @@ pytestmark = pytest.mark.cluster
 
 DEADLINE_S = 20.0
 # Runs on the deployed copy, as the supervisor does; what it found goes to a file, with the steps that are left.
+# Four hosts share this machine, with whatever else it does: here a link is slow below a twentieth of the usual speed.
 DRIVER = """
 import json, os, sys, time
 sys.path.insert(0, "/etc/slurm/slurm_plugin/slurm_plugin.pyz")
 from slurm_plugin.job import fabric
+from prechecks.fabric.judge import Thresholds
 from hostfiles import from_slurm
 
 python, deadline_s = sys.argv[1], float(sys.argv[2])
 hosts = from_slurm(os.environ, 1).names
 started, said = time.monotonic(), []
 found = fabric.check(hosts, launcher=fabric.open_mpi(hosts), python=python, environ=os.environ,
-                     deadline_s=deadline_s, say=said.append)
+                     deadline_s=deadline_s, thresholds=Thresholds(share=0.05), say=said.append)
 found = {"took": time.monotonic() - started, "said": said, "verdicts": {name: list(v) for name, v in found.items()}}
 with open("found.new", "w") as file:
     json.dump(found, file)

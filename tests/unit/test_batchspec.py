@@ -184,7 +184,7 @@ def test_a_deployed_copy_says_what_is_missing() -> None:
     code = f"import sys; sys.path.insert(0, {str(root)!r}); from slurm_plugin.__main__ import main; "
     code += "sys.exit(main(['run', 'x']))"
     done = subprocess.run(
-        ["/usr/bin/python3", "-I", "-S", "-c", code], capture_output=True, text=True, check=False, timeout=20
+        ["/usr/bin/python3", "-I", "-S", "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 3
     assert "pip install slurm_plugin" in done.stderr

@@ -76,7 +76,7 @@ def test_a_real_shell_reads_the_same_words(text: str) -> None:
         return
     one_line = text.strip("\n")  # YAML's block texts end in a newline
     shell = subprocess.run(
-        ["/bin/sh", "-fc", f"printf '%s\\0' {one_line}"], capture_output=True, check=True, timeout=10
+        ["/bin/sh", "-fc", f"printf '%s\\0' {one_line}"], capture_output=True, check=True, timeout=60
     )
     assert tuple(shell.stdout.decode().split("\0")[:-1]) == words
 

@@ -68,14 +68,14 @@ def test_what_a_task_is_told_in_a_container_of_pyxis(shell: str) -> None:
     words = PYXIS._replace(told=told).inside(show)
     assert words[0] == "sh"
     environ = {**os.environ, "LINES_OF_IT": lines}
-    done = subprocess.run([shell, *words[1:]], capture_output=True, text=True, check=True, env=environ, timeout=10)
+    done = subprocess.run([shell, *words[1:]], capture_output=True, text=True, check=True, env=environ, timeout=60)
     assert done.stdout == f"{list(values.values())}\n"
 
 
 def test_its_exit_code_is_the_programs() -> None:
     """The shell that tells a task is gone by then."""
     words = PYXIS._replace(told="echo export A=7").inside(("sh", "-c", "exit $A"))
-    done = subprocess.run(words, check=False, timeout=10)
+    done = subprocess.run(words, check=False, timeout=60)
     assert done.returncode == 7
 
 

@@ -109,7 +109,7 @@ def test_each_example_is_a_spec_that_says_what_it_shows(path: Path) -> None:
     """Valid, and with a comment first."""
     data = path.read_bytes()
     assert data.startswith(b"# ")
-    subprocess.run(["bash", "-n"], input=script(load(data, path.name), HOME), text=True, check=True, timeout=10)
+    subprocess.run(["bash", "-n"], input=script(load(data, path.name), HOME), text=True, check=True, timeout=60)
 
 
 def test_each_mode_has_an_example() -> None:
@@ -126,7 +126,7 @@ def test_no_golden_file_is_left_over() -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_bash_takes_the_script(name: str) -> None:
     """No syntax error in it."""
-    subprocess.run(["bash", "-n"], input=rendered(name), text=True, check=True, timeout=10)
+    subprocess.run(["bash", "-n"], input=rendered(name), text=True, check=True, timeout=60)
 
 
 def run(text: str, directory: Path) -> list[str]:
@@ -134,7 +134,7 @@ def run(text: str, directory: Path) -> list[str]:
     stand_in = directory / "slurm-plugin"
     stand_in.write_text('#!/bin/sh\nprintf "%s\\0" "$PWD" "$GREETING" "$@"\n')
     stand_in.chmod(0o755)
-    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=True, timeout=10)
+    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.split("\0")[:-1]
 
 
@@ -159,7 +159,7 @@ def test_every_word_reaches_supervise_as_it_was_written(tmp_path: Path) -> None:
 def test_a_missing_directory_ends_the_script() -> None:
     """Slurm would have started it in /tmp."""
     text = script(load(b"name: a\nmode: openmpi\ncommand: x\n", "a"), Site("/nonexistent", "/bin/echo"))
-    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, timeout=10)
+    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
 
 

@@ -87,7 +87,7 @@ def test_slurm_conf(tmp_path: Path) -> None:
 def test_hooks_are_shell(tmp_path: Path, hook: str, mandatory: tuple[str, ...]) -> None:
     """Every rendered hook is a script that sh can read to its end."""
     render_site(SiteConfig(prechecks=Prechecks(mandatory=mandatory)), tmp_path)
-    checked = subprocess.run(["/bin/sh", "-n", tmp_path / "hooks" / hook], capture_output=True, timeout=10, check=False)
+    checked = subprocess.run(["/bin/sh", "-n", tmp_path / "hooks" / hook], capture_output=True, timeout=60, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")
 
 

@@ -41,7 +41,7 @@ def supervisor(directory: Path, **then: object) -> Thread:
     """Takes one request and notes what it comes to."""
 
     def wait() -> None:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while time.monotonic() < end and not hold.requested(directory):
             time.sleep(0.01)
         files.write(directory / hold.STATE, json.dumps({**NOTED, **then}))

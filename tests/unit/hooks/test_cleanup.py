@@ -90,7 +90,7 @@ def process_of_alice() -> Iterator[None]:
         os.setuid(ALICE)
         signal.pause()
         os._exit(0)
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while Path(f"/proc/{pid}").stat().st_uid != ALICE and time.monotonic() < until:
         time.sleep(0.01)
     try:
@@ -200,7 +200,7 @@ def test_a_file_system_that_hangs_at_the_first_look(
     monkeypatch.setattr(removal, "any_of", lambda *_: hang())
     door, start = FakeSlurm(), time.monotonic()
     assert not clean(shared, door)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     assert (door.questions, log) == ([], [f"not cleaned: {shared}: not done after 0.2 s"])
 
 
@@ -238,5 +238,5 @@ def test_a_removal_that_does_not_end(
     monkeypatch.setattr(removal, "remove", what)
     start = time.monotonic()
     assert not clean(shared, slurm(j7="COMPLETING"))
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     assert log == [f"what uid {ALICE} left in {shared} is not all removed: {why}"]

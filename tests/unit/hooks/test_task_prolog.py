@@ -72,7 +72,7 @@ def test_task_prolog_starts_nothing(task: Task, file: str, output: str) -> None:
     as_user = ["/usr/bin/setpriv", f"--reuid={nobody_else}", f"--regid={nobody_else}", "--clear-groups"]
     argv = ["/usr/bin/prlimit", "--nproc=1", *as_user, task.directory / "site/hooks/task_prolog"]
     given = {"SLURM_PLUGIN_LAUNCH": "7.0.0", "SLURM_NODEID": "3"}
-    result = subprocess.run(argv, env=given, capture_output=True, text=True, timeout=10, check=False)
+    result = subprocess.run(argv, env=given, capture_output=True, text=True, timeout=60, check=False)
     assert (result.stdout, "fork" in result.stderr) == (output, not output)
 
 

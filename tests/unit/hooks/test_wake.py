@@ -47,7 +47,7 @@ def test_left_behind(tmp_path: Path, slow_squeue: Path) -> None:
     spool.put(directory, ENDED)
     argv = [sys.executable, "-c", WAKE, str(directory), str(slow_squeue)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True, text=True) as hook:
-        out, _ = hook.communicate(timeout=10)  # would hang if the worker held on to its output
+        out, _ = hook.communicate(timeout=60)  # would hang if the worker held on to its output
         assert (hook.returncode, out) == (0, "the hook ends\n")
         with pytest.raises(ProcessLookupError):
             os.killpg(hook.pid, signal.SIGKILL)  # nobody is left in it
@@ -73,7 +73,7 @@ def test_worker_that_cannot_work(tmp_path: Path) -> None:
     """Without Slurm's commands the worker ends and the entry stays for the next one; the hook is not harmed."""
     spool.put(tmp_path, ENDED)
     argv = [sys.executable, "-c", WAKE, str(tmp_path), "/nowhere"]
-    result = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "the hook ends\n", "")
     until((tmp_path / "lock").exists)
     with (tmp_path / "lock").open() as lock:

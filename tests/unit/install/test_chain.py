@@ -29,7 +29,7 @@ class Hooks:
     def run(self, line: str, *programs: str) -> tuple[int, list[str]]:
         """Exit code and lines of the chain, with nothing in its environment."""
         path = self.program("chain", chain.script(line, programs, str(self.root)).partition("\n")[2])
-        done = subprocess.run([path], capture_output=True, env={}, timeout=20, check=False, text=True)
+        done = subprocess.run([path], capture_output=True, env={}, timeout=60, check=False, text=True)
         assert done.stderr == ""
         return done.returncode, done.stdout.splitlines()
 
@@ -92,7 +92,7 @@ def test_a_pattern(hooks: Hooks) -> None:
 def test_a_program_that_is_missing(hooks: Hooks) -> None:
     """Fails, as it does in Slurm."""
     path = hooks.program("chain", chain.script("Prolog", ["/none"], str(hooks.root)).partition("\n")[2])
-    assert subprocess.run([path], capture_output=True, env={}, timeout=20, check=False).returncode == 127
+    assert subprocess.run([path], capture_output=True, env={}, timeout=60, check=False).returncode == 127
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def lua(tmp_path: Path, program: str, *, own: str = OWN, ours: str | None = OURS
     (tmp_path / "chain.lua").write_text(chain.lua(str(tmp_path / "own.lua"), str(tmp_path / "ours.lua"), b""))
     (tmp_path / "test.lua").write_text(STUB + program)
     argv = [LUA, tmp_path / "test.lua", tmp_path / "chain.lua"]
-    done = subprocess.run(argv, capture_output=True, timeout=20, check=False, text=True)
+    done = subprocess.run(argv, capture_output=True, timeout=60, check=False, text=True)
     return done.stdout.splitlines() + done.stderr.splitlines()[:1]
 
 

@@ -95,7 +95,7 @@ def test_a_node_that_never_answers(machine: Machine, start: Start) -> None:
     assert sorted(said) == ["n1", "n3"]
     begun = time.monotonic()
     guards.ask(question(machine), 60.0, lambda: True)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_an_srun_that_fails(machine: Machine, start: Start) -> None:

@@ -110,7 +110,7 @@ def test_a_server_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     hanging(monkeypatch, "ck")
     start = time.monotonic()
     assert newest(str(tmp_path / "ck"), 0.2) == Newest(away=frozenset({str(tmp_path / "ck")}))
-    assert 0.2 <= time.monotonic() - start < 5
+    assert 0.2 <= time.monotonic() - start < 30
 
 
 def test_more_than_can_be_looked_at_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,10 +133,10 @@ def test_nothing_is_left_running(
     path = script(f"trap '' TERM\necho $$ >{pids}\nsleep 300 & echo $! >>{pids}\n{end}")
     start = time.monotonic()
     found = run(path, timeout=timeout, deadline=deadline)
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 25
     assert (found.verdict, found.message) == (verdict, says.format(name=Path(path).name, path=path))
     numbers = [int(line) for line in pids.read_text().split()]
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while any(map(alive, numbers)) and time.monotonic() < until:
         time.sleep(0.01)
     left = [number for number in numbers if alive(number)]
@@ -199,7 +199,7 @@ def test_a_script_that_cannot_be_killed_is_the_only_one(
     ]
     os.kill(pid, signal.SIGKILL)
     (tmp_path / "mended").touch()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while alive(pid) and time.monotonic() < until:
         time.sleep(0.01)
     assert run(hangs, fine, state=state).verdict == "ok"

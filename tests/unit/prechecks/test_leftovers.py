@@ -125,7 +125,7 @@ def test_the_processes_of_this_machine() -> None:
             os._exit(0)
         uids[uid] = pid
     try:
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while any(Path(f"/proc/{pid}").stat().st_uid != uid for uid, pid in uids.items()):
             assert time.monotonic() < until
             time.sleep(0.01)

@@ -188,7 +188,7 @@ sys.path.insert(0, sys.argv[1])
 from prechecks import Context, nic
 
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, timeout=10)
+    subprocess.run(["ip", *words], check=True, timeout=60)
 
 def look(until=None, **own):
     end = time.monotonic() + 10  # the kernel's link watch follows a moment later

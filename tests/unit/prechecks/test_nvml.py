@@ -192,7 +192,7 @@ def test_a_driver_that_hangs(places: Path) -> None:
     start = time.monotonic()
     found = look(places, "gpu-ecc", {"NVML_HANGS": 1}, deadline=1.0)
     assert found[::2][:2] == ["timeout", "no answer within 1 s: NVML"]
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize(

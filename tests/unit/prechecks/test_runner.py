@@ -16,7 +16,7 @@ from prechecks.child import Child
 from prechecks.runner import _shared
 
 CONTEXT = Context("prolog", "n1")
-WIDE = 5.0  # seconds; how much later than its deadline a run may end on a busy machine
+WIDE = 20.0  # seconds; how much later than its deadline a run may end on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -204,10 +204,10 @@ def test_a_check_that_dies(look: Callable[[], Finding], message: str) -> None:
 
 
 def test_all_at_once() -> None:
-    """Twenty checks of half a second take far less than ten seconds; the order is the registry's."""
+    """Twenty checks of two seconds take far less than forty; the order is the registry's."""
 
     def nap() -> Finding:
-        time.sleep(0.5)
+        time.sleep(2)
         return fine()
 
     start = time.monotonic()
@@ -220,8 +220,8 @@ def test_all_at_once() -> None:
 def test_many_that_hang() -> None:
     """One deadline for all of them together."""
     start = time.monotonic()
-    verdicts = run(*(Looks(f"check{number}", hang) for number in range(20)), deadline_s=0.3)
-    assert time.monotonic() - start < 0.3 + WIDE
+    verdicts = run(*(Looks(f"check{number}", hang) for number in range(20)), deadline_s=1.5)
+    assert time.monotonic() - start < 1.5 + WIDE
     assert {verdict.verdict for verdict in verdicts} == {"timeout"}
 
 

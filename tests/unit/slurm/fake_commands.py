@@ -19,7 +19,7 @@ at = "{at}/"
 (name,) = set(os.environ) & {{"SQUEUE_FORMAT", "SQUEUE_FORMAT2"}}
 form = os.environ[name]
 open(at + "asked", "a").write(json.dumps([name, form, sys.argv[1:]]) + chr(10))
-end = time.monotonic() + 5
+end = time.monotonic() + 60
 while os.path.exists(at + "together"):
     open(at + "up-" + name, "w").close()
     if os.path.exists(at + "up-SQUEUE_FORMAT") and os.path.exists(at + "up-SQUEUE_FORMAT2"):
@@ -114,7 +114,7 @@ def record(job_id: int = 7, **fields: str) -> dict[str, str]:
 
 def until_gone(pid: int) -> None:
     """Wait until a process has ended, or is a zombie of somebody's."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while True:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z":

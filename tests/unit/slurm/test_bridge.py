@@ -19,7 +19,7 @@ from tests.unit.slurm.fake_commands import until_gone
 from tests.unit.slurm.pyslurm_plan import JOB, FakePyslurm
 from tests.unit.slurm.test_records import PLAIN
 
-LONG_S = 10.0
+LONG_S = 30.0
 
 
 def descriptors() -> int:
@@ -87,7 +87,7 @@ def test_question_that_hangs(pyslurm: FakePyslurm) -> None:
     began = time.monotonic()
     with pytest.raises(SlurmAwayError) as caught:
         door.requeue(7)
-    assert 0.4 <= time.monotonic() - began < 3
+    assert 0.4 <= time.monotonic() - began < 20
     assert caught.value.sent
     assert str(caught.value) == (
         "could not requeue job 7: pyslurm gave no answer in 0.4 s\n  is slurmctld up? try: scontrol ping"
@@ -121,7 +121,7 @@ def test_answer_that_is_not_whole(pyslurm: FakePyslurm, todo: dict[str, object])
     assert caught.value.sent
     why = "gave no answer in 0.3 s" if "hang" in todo else "said: it said nothing"
     assert str(caught.value) == f"could not requeue job 7: pyslurm {why}\n  is slurmctld up? try: scontrol ping"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     door._deadline_s = LONG_S
     assert door.job(7) == PLAIN
     assert len(pyslurm.started()) == 2

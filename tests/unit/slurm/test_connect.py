@@ -99,7 +99,7 @@ def test_pyslurm_that_hangs(
     said: list[str] = []
     began = time.monotonic()
     assert type(connect(deadline_s=deadline_s, say=said.append)) is Commands
-    assert 1 <= time.monotonic() - began < 10
+    assert 1 <= time.monotonic() - began < 25
     assert said[0].startswith("pyslurm does not start (no answer); Slurm's commands")
     (pid,) = pyslurm.started()
     assert not Path(f"/proc/{pid}").exists()

@@ -17,7 +17,7 @@ def test_deadline(commands: Bin) -> None:
     start = time.monotonic()
     with pytest.raises(SlurmAwayError) as caught:
         connect(str(at), deadline_s=1.5).requeue(7)
-    assert 1.5 <= time.monotonic() - start < 10
+    assert 1.5 <= time.monotonic() - start < 60
     assert caught.value.sent
     assert str(caught.value) == (
         "could not requeue job 7: scontrol gave no answer in 1.5 s\n  is slurmctld up? try: scontrol ping"
@@ -52,7 +52,7 @@ def test_deadline_of_two(commands: Bin) -> None:
     start = time.monotonic()
     with pytest.raises(SlurmAwayError, match=r"could not read the jobs: squeue gave no answer in 1\.5 s\n"):
         door.jobs()
-    assert 1.5 <= time.monotonic() - start < 10
+    assert 1.5 <= time.monotonic() - start < 60
     pids = commands.read("pids").split()
     assert len(pids) == 2
     for pid in pids:
@@ -136,7 +136,7 @@ def test_interrupted(commands: Bin, monkeypatch: pytest.MonkeyPatch) -> None:
     commands.script("scontrol", f"echo $$ > {at}/pid.new; mv {at}/pid.new {at}/pid; exec sleep 300")
 
     def interrupt(*_: object, **__: object) -> None:
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while not (at / "pid").exists():
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -73,7 +73,7 @@ def test_the_shell_hands_every_word_on(tmp_path: Path) -> None:
     path = tmp_path / "slurm_script"
     path.write_bytes(made.script)
     path.chmod(0o755)
-    said = subprocess.run([path], capture_output=True, check=True, timeout=10).stdout.split(b"\0")[:-1]
+    said = subprocess.run([path], capture_output=True, check=True, timeout=60).stdout.split(b"\0")[:-1]
     assert said[:5] == [b"job", b"supervise", b"--mode=script", b"--retries=1", b"--infiniband=auto"]
     assert said[5:7] == [b"--script", str(path).encode()]
     assert said[8:] == [b"--", b"it's", b"a\nb", b"*"]

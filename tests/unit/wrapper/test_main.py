@@ -60,7 +60,7 @@ def run(real: Path, *words: str, stdin: str = "", path: str = "ours:real") -> "s
         input=stdin.encode("latin1"),
         capture_output=True,
         check=False,
-        timeout=20,
+        timeout=60,
         cwd=real,
         env={"PATH": ":".join(folders)},
     )
@@ -147,7 +147,7 @@ def test_the_real_one_is_left_what_ours_was_given(real: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=60,
         env={"PATH": f"{real}/real:/usr/bin:/bin", "A": "b\nc"},
     )
     told = re.findall("^SigIgn:\t([0-9a-f]+)", Path("/proc/self/status").read_text(), re.MULTILINE)
@@ -172,7 +172,7 @@ def test_without_a_stdin(real: Path) -> None:
         ["/bin/sh", "-c", line],
         capture_output=True,
         check=False,
-        timeout=20,
+        timeout=60,
         cwd=real,
         env={"PATH": str(real / "real")},
     )
@@ -209,7 +209,7 @@ def test_no_package_is_imported_without_features(real: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=60,
         cwd=real,
         env={"PATH": str(real / "real")},
     )
