@@ -38,7 +38,7 @@ def test_nobody_waits(tmp_path: Path) -> None:
     before, start = children(), time.monotonic()
     notify.tell(program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 300"), "drained", "n2", "x")
     assert time.monotonic() - start < 30
-    assert children() == before
+    assert children() <= before
     until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     os.kill(int((tmp_path / "pid").read_text()), 9)
 
@@ -62,7 +62,7 @@ def test_one_that_cannot_be_run(command: str) -> None:
     """Is no error of the hook's."""
     before = children()
     notify.tell(command, "drained", "n2", "x")
-    assert children() == before
+    assert children() <= before
 
 
 def test_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_a_mail_where_the_site_has_no_command(which: str, tmp_path: Path, monkey
         monkeypatch.setattr(notify, name, str(tmp_path / "gone"))
     before = children()
     notify.of_job("", "hold", 7, "words")
-    assert children() == before
+    assert children() <= before
     text = f'{{ printf "%s|" "$@"; echo; cat; }} > {said}.new; mv {said}.new {said}'
     monkeypatch.setattr(notify, which, program(tmp_path, text))
     notify.of_job("", "hold", 7, "held until $(id)")
