@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.hooks import notify
-from tests.unit.hooks.waiting import children, until
+from tests.children import children
+from tests.unit.hooks.waiting import until
 
 
 def program(directory: Path, text: str) -> str:

@@ -3,9 +3,9 @@
 import os
 import signal
 import time
-from pathlib import Path
 
 from slurm_plugin.job import files, turn
+from tests.children import children
 from tests.guarded import AGES, KILLED, Machine, beaten, lives, until
 
 
@@ -44,11 +44,6 @@ def test_only_the_first_node_looks_for_a_later_run(machine: Machine) -> None:
     assert beaten(talk, 2) == "slurm_plugin-guard n2 alive 2"
 
 
-def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def test_who_looks_for_a_later_run_is_ended(machine: Machine) -> None:
     """By a user's `pkill python`, or for memory: no later run has begun by that, and the next one is still seen."""
     rank, talk = machine.rank(), machine.guard("n1", lease_s=AGES, cluster="ours")
@@ -57,7 +52,7 @@ def test_who_looks_for_a_later_run_is_ended(machine: Machine) -> None:
     time.sleep(0.2)
     (looks,) = children(talk.pid)
     os.kill(looks, signal.SIGKILL)
-    assert until(lambda: len({*children(talk.pid)} - {looks}) == 1)
+    assert until(lambda: len(children(talk.pid) - {looks}) == 1)
     assert beaten(talk, 2) == "slurm_plugin-guard n1 alive 2"
     assert lives(rank)
     turn.take(machine.directory, 2, 5, "theirs")

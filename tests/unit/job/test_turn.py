@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.job import turn
+from tests.children import children
 
 
 def test_take(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
 
 def child() -> int:
     """The one process that this one has started."""
-    (pid,) = map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    (pid,) = children()
     return pid
 
 

@@ -10,6 +10,7 @@ import pytest
 from hostfiles import Allocation, Host, tensorflow
 from slurm_plugin.modes import MODES, Options, Place, Shape
 from slurm_plugin.modes.tensorflow import SERVERS_END
+from tests.children import children
 from tests.unit.modes.tasks import exports
 
 MODE = MODES["tensorflow"]
@@ -82,8 +83,7 @@ def test_a_signal_of_the_programs_own_ends_only_what_it_ends(tmp_path: Path) -> 
     deadline = time.monotonic() + 20
     while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    children = Path(f"/proc/{task.pid}/task/{task.pid}/children").read_text().split()
-    program = next(pid for pid in children if b"trap" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    for pid in (str(task.pid), program):
-        subprocess.run(["kill", "-USR1", pid], check=True)
+    program = next(pid for pid in children(task.pid) if b"trap" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    for pid in (task.pid, program):
+        subprocess.run(["kill", "-USR1", str(pid)], check=True)
     assert task.wait(20) == 3
