@@ -1,22 +1,20 @@
-"""CPU of making a batch script: `slurm-plugin render` and `submit --dry-run`, beside submitit making a comparable one.
+"""Measure the CPU to make a batch script: `slurm-plugin render` and `submit --dry-run`, compared with submitit.
 
-For benchmarks/submit.py. Each is a process of its own, as a user starts it, with compiled modules; submitit is
-installed into an environment made for the run, with the same interpreter. The machine may be busy, which CPU time feels
-as well: ways alternate, and the table has the medians and the smallest.
+Part of benchmarks/submit.py. Each way is a separate process, as for a user, with compiled modules. submitit is
+installed for the same interpreter (benchmarks/others.py).
 """
 
 import os
-import random
-import resource
-import statistics
-import subprocess
 import sys
-import venv
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-HERE = Path(__file__).parents[1]  # the tree that is measured, whichever is installed
+from benchmarks.measure import Spent, medians, process, rounds, show
+from benchmarks.others import interpreter
+
+HERE = Path(__file__).parents[1]  # measure this checkout, not an installed version
 LIMIT = 1.3  # times submitit
 THEIRS = "submitit: a script of the same job"
 SPEC = """name: bench
@@ -37,52 +35,31 @@ print(made._make_submission_file_text("python train.py --epochs 90", "uid"))
 """
 
 
-def measured(rounds: int) -> dict[str, list[float]]:
-    """The CPU seconds of each way, in rounds that take them in an order of their own."""
+def measured(runs: int) -> dict[str, Spent]:
+    """Return the medians of each way, submitit first."""
+    python = interpreter("submitit==1.5.4")
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "job.yaml").write_text(SPEC)
-        (folder / "sbatch").write_text("#!/bin/sh\nexit 1\n")  # none is asked: the spec passes no flags through
-        (folder / "sbatch").chmod(0o755)
-        python = _submitit(folder / "venv")
+        spec, sbatch = Path(name, "job.yaml"), Path(name, "sbatch")
+        spec.write_text(SPEC)
+        sbatch.write_text("#!/bin/sh\nexit 1\n")  # never called, because the spec has no options of sbatch
+        sbatch.chmod(0o755)
         ours = [sys.executable, "-m", "slurm_plugin"]
         ways = {
             THEIRS: [str(python), "-c", SUBMITIT, name],
-            "slurm-plugin render": [*ours, "render", "job.yaml"],
-            "slurm-plugin submit --dry-run": [*ours, "submit", "--dry-run", "job.yaml"],
+            "slurm-plugin render": [*ours, "render", str(spec)],
+            "slurm-plugin submit --dry-run": [*ours, "submit", "--dry-run", str(spec)],
         }
-        found: dict[str, list[float]] = {each: [] for each in ways}
-        for number in range(rounds + 2):
-            for each in random.sample(list(ways), len(ways)):
-                spent = _cpu(ways[each], folder)
-                if number >= 2:  # caches are warm
-                    found[each].append(spent)
-    return found
+        return medians(rounds({way: partial(_spent, argv, name) for way, argv in ways.items()}, runs))
 
 
-def report(found: dict[str, list[float]]) -> int:
-    """The table; 1 where the median of one of ours is more than its limit."""
-    print(f"{'making a script, CPU ms':40}{'median':>9}{'x':>7}{'least':>9}{'x':>7}")
-    medians = {name: statistics.median(spent) for name, spent in found.items()}
-    for name, spent in found.items():
-        ratios = medians[name] / medians[THEIRS], min(spent) / min(found[THEIRS])
-        print(f"{name:40}{medians[name] * 1e3:9.1f}{ratios[0]:7.2f}{min(spent) * 1e3:9.1f}{ratios[1]:7.2f}")
-    return int(max(medians.values()) / medians[THEIRS] > LIMIT)
+def shown(middle: dict[str, Spent]) -> list[str]:
+    """Print the table; return the limits that are missed."""
+    show("making a script", middle)
+    ratios = {name: spent.cpu / middle[THEIRS].cpu for name, spent in middle.items()}
+    return [f"{name}: {x:.2f} x submitit's CPU, the limit is {LIMIT}" for name, x in ratios.items() if x > LIMIT]
 
 
-def _submitit(place: Path) -> Path:
-    """The interpreter of an environment with submitit."""
-    venv.create(place, with_pip=True)
-    python = place / "bin/python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "submitit"]
-    subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
-    return python
-
-
-def _cpu(argv: Sequence[str], folder: Path) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def _spent(argv: Sequence[str], folder: str) -> Spent:
     environ = {**os.environ, "PATH": f"{folder}:{os.environ.get('PATH', '')}", "PYTHONPATH": str(HERE)}
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else ours are compiled each time, and theirs by pip
-    subprocess.run(argv, check=True, cwd=folder, env=environ, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each run compiles our modules, while pip has compiled submitit
+    return process(argv, environ)[0]

@@ -1,9 +1,10 @@
-"""What ./demo shows: a real training over 4 of 5 hosts loses a GPU, and finishes by itself on the healthy ones.
+"""The program of ./demo: a real training on 4 of 5 hosts loses a GPU, and finishes by itself on the healthy hosts.
 
-Everything here is what a user sees or types: the job's log, `slurm-plugin submit`, `sinfo`. The fault is made by the
-sandbox; finding it, draining the node and running the job again are not this program's doing.
+It uses only what a user has: `slurm-plugin submit`, the job's log, `sinfo`. The sandbox makes the fault; slurm_plugin
+finds it, drains the node and restarts the job.
 """
 
+import argparse
 import re
 import shutil
 import sys
@@ -19,19 +20,20 @@ EXAMPLES = Path(__file__).resolve().parent
 BREAK_AT_STEP, VICTIM, DEADLINE_S = 23, "n2", 120.0
 STEP = re.compile(r"train: step (\d+) loss (\S+)")
 BEGIN = re.compile(r"train: attempt (\d+): from step (\d+)")
-PASSED = re.compile(r"\[slurm_plugin\] (\S+) (.+): (?:ok|skipped): ")
+ATTEMPT = re.compile(r"\[slurm_plugin\] attempt \d+ of job (\d+) ")
+PASSED = re.compile(r"\[slurm_plugin\] (.+): ok on (\S+)$")
 
 
 @dataclass
 class Training:
-    """What the log said, with the second at which it was seen."""
+    """The losses and attempts in the log, with times."""
 
     losses: dict[int, str] = field(default_factory=dict)
     begins: list[tuple[float, int]] = field(default_factory=list)  # when, from which step
     step_at: list[tuple[float, int]] = field(default_factory=list)
 
     def read(self, line: str, now: float) -> None:
-        """Take one line in."""
+        """Parse one line of the log."""
         if found := STEP.match(line):
             self.losses[int(found[1])] = found[2]
             self.step_at.append((now, int(found[1])))
@@ -40,30 +42,30 @@ class Training:
 
 
 class Screen:
-    """Lines with the seconds since the start; passed checks are counted, training steps thinned out."""
+    """Prints lines with the seconds since the start; passed checks share a line, and training steps are thinned out."""
 
     def __init__(self) -> None:
         self.start, self.passed = time.monotonic(), {}
 
     def say(self, text: str) -> None:
-        """Show one line."""
+        """Print one line."""
         print(f"{time.monotonic() - self.start:6.1f}s  {text}", flush=True)
 
     def log(self, line: str) -> None:
-        """Show one line of the job's log."""
+        """Print one line of the job's log."""
         if found := PASSED.match(line):
-            self.passed[found[1]] = self.passed.get(found[1], 0) + 1
+            self.passed.setdefault(found[2], []).append(found[1])
             return
-        if self.passed:
-            self.say("  | checks passed or not needed: " + ", ".join(f"{n}: {c}" for n, c in self.passed.items()))
-            self.passed = {}
+        for nodes, keywords in self.passed.items():
+            self.say(f"  | passed on {nodes}: {', '.join(keywords)}")
+        self.passed.clear()
         found = STEP.match(line)
         if line.startswith(("[slurm_plugin]", "train:")) and not (found and int(found[1]) % 10):
             self.say(f"  | {line}")
 
 
 def follow(log: Path, ended: "Ended") -> Iterator[str]:
-    """The log's lines as they come, until the job has ended and all are read."""
+    """Yield the lines of the log, until the job has ended and all are read."""
     text, deadline = "", time.monotonic() + DEADLINE_S
     position = 0
     while True:
@@ -83,7 +85,7 @@ def follow(log: Path, ended: "Ended") -> Iterator[str]:
 
 
 class Ended:
-    """Whether `slurm-plugin submit --wait` has come back, and with what."""
+    """A `slurm-plugin submit --wait`, and whether it has ended."""
 
     def __init__(self, sandbox: Sandbox, spec: str) -> None:
         self.process = sandbox.popen(["slurm-plugin", "submit", "--wait", spec], stdout=-3, stderr=-3)
@@ -93,7 +95,7 @@ class Ended:
 
 
 def train(sandbox: Sandbox, screen: Screen, name: str, *, fault: bool) -> tuple[Training, float]:
-    """Run one job to its end; its training, and when the fault was made."""
+    """Run one job to its end. Return its training, and the time of the fault (0.0: none)."""
     home, training, broken_at = sandbox.home("alice"), Training(), 0.0
     ended = Ended(sandbox, f"{name}.yaml")
     log = home / f"{name}.out"
@@ -110,8 +112,11 @@ def train(sandbox: Sandbox, screen: Screen, name: str, *, fault: bool) -> tuple[
     return training, broken_at
 
 
-def show(screen: Screen, sandbox: Sandbox) -> None:
-    """The whole story, then its figures. Raises SystemExit where one is not as it must be."""
+def show(screen: Screen, sandbox: Sandbox, page: Path | None) -> None:
+    """Run both trainings and print the summary. Raise SystemExit if a result is wrong.
+
+    `page`: where the report of the second training goes; None: nowhere.
+    """
     home = sandbox.home("alice")
     shutil.copy(EXAMPLES / "train.py", home)
     spec = (EXAMPLES / "demo.yaml").read_text(encoding="utf-8")
@@ -132,6 +137,10 @@ def show(screen: Screen, sandbox: Sandbox) -> None:
 
     reached = max(step for when, step in training.step_at if when < training.begins[-1][0])
     again_at, resumed = training.begins[-1]
+    if page:
+        job = next(found[1] for line in (home / "demo.out").read_text().splitlines() if (found := ATTEMPT.search(line)))
+        page.write_text(sandbox.run(["slurm-plugin", "report", job, "-o", "-"]).stdout, encoding="utf-8")
+        screen.say(f"slurm-plugin report {job}: {page}")
     print("\nSummary")
     print(
         f"  from the fault to training again   {again_at - broken_at:.1f} s (plain Slurm waits 121 s after a requeue)"
@@ -147,13 +156,16 @@ def show(screen: Screen, sandbox: Sandbox) -> None:
 
 
 def main() -> int:
-    """Start the sandbox, show, clean up."""
+    """Start the sandbox, run the demo, clean up."""
+    parser = argparse.ArgumentParser(prog="./demo", description="A training on a real Slurm loses a GPU and goes on.")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the page of `slurm-plugin report` there")
+    page = parser.parse_args().report
     screen, sandbox = Screen(), Sandbox(DIRECTORY)
     sandbox.down()  # of a demo that was interrupted
     try:
         sandbox.up(nodes=5, gpus=2)
         screen.say("a real Slurm of 5 hosts is up: slurmctld, munged, 5 x slurmd, each in namespaces of its own")
-        show(screen, sandbox)
+        show(screen, sandbox, page)
     finally:
         sandbox.down()
     print("  nothing is left behind: processes, namespaces, links, mounts are gone")

@@ -1,4 +1,4 @@
-"""Every rank says who it is, and that all of them can add up: `pytorch-hello.yaml`."""
+"""Every rank prints its number, and the sum of all ranks: for `pytorch-hello.yaml`."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 
 def main() -> None:
-    """Join the others over gloo (no accelerator needed) and sum the ranks."""
+    """Connect the ranks by gloo, which needs no accelerator, and add up their numbers."""
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     total = torch.tensor([rank])

@@ -1,4 +1,4 @@
-"""How a program goes on after a restart, in plain Python: `resume.yaml`. With PyTorch: resume_torch.py."""
+"""A program that continues after a restart, for `resume.yaml`. With PyTorch: resume_torch.py."""
 
 import json
 import os
@@ -12,7 +12,7 @@ asked = []
 
 
 def save(state: dict[str, int]) -> None:
-    """Write beside the old checkpoint, then rename: whenever the node dies, there is a whole one."""
+    """Write a new file, then rename it: whenever the node dies, there is a complete checkpoint."""
     fresh = file.with_suffix(".new")
     with fresh.open("w") as out:
         json.dump(state, out)
@@ -23,7 +23,7 @@ def save(state: dict[str, int]) -> None:
 
 
 file.parent.mkdir(parents=True, exist_ok=True)
-signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))  # save soon: this run is about to be ended
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))  # save soon: the program may be ended soon
 state = json.loads(file.read_text()) if file.exists() else {"step": 0, "sum": 0}
 if os.environ.get("SLURM_PLUGIN_RESTART") == "1":
     print(f"restarted: {os.environ['SLURM_PLUGIN_REASON']}; on from step {state['step']}", flush=True)

@@ -1,6 +1,6 @@
-"""How a training goes on after a restart, in PyTorch: alone, or as DDP under `resume-torch.yaml`.
+"""A PyTorch training that continues after a restart: with one rank, or with DDP in `resume-torch.yaml`.
 
-Every rank loads the checkpoint and rank 0 writes it, so no rank waits for another to save.
+Every rank loads the checkpoint. Only rank 0 writes it, so no rank waits for another to save.
 """
 
 import os
@@ -18,7 +18,7 @@ asked = []
 
 
 def save(step: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write beside the old checkpoint, then rename: whenever the node dies, there is a whole one."""
+    """Write a new file, then rename it: whenever the node dies, there is a complete checkpoint."""
     fresh = file.with_suffix(".new")
     with fresh.open("wb") as out:
         torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, out)
@@ -30,7 +30,7 @@ def save(step: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) ->
 
 def main() -> None:
     """Train to the last step, from the last checkpoint."""
-    signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))  # save soon: this run is about to be ended
+    signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))  # save soon: the program may be ended soon
     many = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if many:
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
@@ -48,10 +48,10 @@ def main() -> None:
     if rank == 0 and os.environ.get("SLURM_PLUGIN_RESTART") == "1":
         print(f"restarted: {os.environ['SLURM_PLUGIN_REASON']}; on from step {step}", flush=True)
     file.parent.mkdir(parents=True, exist_ok=True)
-    training = DistributedDataParallel(model) if many else model  # `model` keeps its names in the checkpoint
+    training = DistributedDataParallel(model) if many else model  # checkpoints have the names of `model`
     while step < STEPS:
         time.sleep(STEP_S)
-        torch.manual_seed(1000 * step + rank)  # the same data in every run, whatever came before
+        torch.manual_seed(1000 * step + rank)  # the same data for this step after a restart
         rows = torch.randn(64, 8).to(device)
         loss = (training(rows) - rows.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
@@ -65,7 +65,7 @@ def main() -> None:
         print(f"done: {sum(float(each.sum()) for each in model.parameters()):.6f}", flush=True)
     if many:
         dist.destroy_process_group()
-        os._exit(0)  # DDP keeps gloo's threads: one that is not done when Python ends aborts the rank (SIGABRT)
+        os._exit(0)  # at the normal end of Python, a thread of gloo that still runs may abort the rank (SIGABRT)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A real data-parallel training that survives restarts: ridge regression by gradient descent, mpi4py and NumPy.
 
-Every rank holds its own shard of the data; gradients are gathered and added in rank order, so that a run which was
-interrupted ends with exactly the weights of one which was not. What makes it restartable is marked RESUME.
+Every rank has its own shard of the data. Gradients are gathered and added in rank order, so that a run that was
+interrupted ends with exactly the same weights as one that was not. The functions that make it restartable say RESUME.
 
     mpirun -np 8 python3 train.py --steps 60 --checkpoint checkpoints/
 """
@@ -19,7 +19,7 @@ FEATURES, ROWS_PER_RANK, LEARNING_RATE, DECAY = 32, 256, 0.1, 1e-3
 
 
 def shard(rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of one rank: features and noisy targets of one hidden linear model, the same in every run."""
+    """Return the rows of one rank, the same in every run: features and noisy targets of a linear model."""
     truth = np.random.default_rng(7).normal(size=FEATURES)
     rng = np.random.default_rng(1000 + rank)
     x = rng.normal(size=(ROWS_PER_RANK, FEATURES))
@@ -27,7 +27,7 @@ def shard(rank: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load(file: Path) -> tuple[int, np.ndarray]:
-    """RESUME: the step and the weights to go on from; a fresh start where there is no checkpoint."""
+    """RESUME: return the step and the weights of the checkpoint; without a checkpoint those of the start."""
     if not file.exists():
         return 0, np.zeros(FEATURES)
     with np.load(file) as saved:
@@ -35,14 +35,14 @@ def load(file: Path) -> tuple[int, np.ndarray]:
 
 
 def save(file: Path, step: int, weights: np.ndarray) -> None:
-    """RESUME: write a checkpoint beside the old one and put it in its place, so that there is always a whole one."""
+    """RESUME: write a new file, then rename it, so that there is always a complete checkpoint."""
     fresh = file.with_suffix(".tmp.npz")
     np.savez(fresh, step=step, weights=weights)
     fresh.replace(file)
 
 
 def use_accelerator(pattern: str) -> None:
-    """Touch this rank's device as a driver would; fails like a lost card when it is no device any more."""
+    """Check the device file of this rank. Raise RuntimeError, as for a lost GPU, if it is no device any more."""
     if not pattern:
         return
     device = Path(pattern % int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")))
@@ -77,7 +77,7 @@ def train(comm: MPI.Comm, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the command line and train; one failing rank ends them all."""
+    """Read the command line and train. If one rank fails, end all ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--every", type=int, default=5, help="steps between two checkpoints")
@@ -89,7 +89,7 @@ def main() -> None:
     comm = MPI.COMM_WORLD
     try:
         train(comm, parser.parse_args())
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other ranks must not wait for this one
+    except Exception as error:  # noqa: BLE001 - after any error the other ranks must not wait for this one
         print(f"train: rank {comm.Get_rank()}: {error}", file=sys.stderr, flush=True)
         comm.Abort(1)
 

@@ -1,17 +1,16 @@
-"""Allocation in, launch text out: node lists, hostfiles and rendezvous variables. Pure, standard library only.
+"""Convert a Slurm allocation to what launchers read: hostfiles, rank tables and variables. Standard library only.
 
-What this package gives is loaded when it is asked for: a prolog on every node of every job wants a node list alone,
-and all formats together cost it 3 ms.
+No function reads or writes a file. The names below are imported on first use: a prolog, which runs on every node of
+every job, needs only node lists, and the import of all formats takes 3 ms.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # the name that type checkers know
+TYPE_CHECKING = False  # type checkers treat this name as true
 if TYPE_CHECKING:
-    from hostfiles.allocation import Allocation, Device, Host, from_lists
-    from hostfiles.environment import from_slurm
-    from hostfiles.errors import HostfileError
+    from hostfiles.allocation import Allocation, Device, Host, from_lists, from_slurm
     from hostfiles.formats import DEVICES, FORMATS, OPTIONS, PER_TASK
+    from hostfiles.nodelist import HostfileError
 
 __all__ = [
     "DEVICES",
@@ -26,26 +25,14 @@ __all__ = [
     "from_slurm",
 ]
 
-_STANDS_IN = {
-    "Allocation": "allocation",
-    "Device": "allocation",
-    "Host": "allocation",
-    "from_lists": "allocation",
-    "from_slurm": "environment",
-    "HostfileError": "errors",
-    "DEVICES": "formats",
-    "FORMATS": "formats",
-    "OPTIONS": "formats",
-    "PER_TASK": "formats",
-}
-
 
 def __getattr__(name: str) -> object:
-    """One of the names above, from its module (PEP 562)."""
-    if name not in _STANDS_IN:
+    """Import and return one of the names in `__all__` (PEP 562)."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
 
-    value: object = getattr(import_module(f"{__name__}.{_STANDS_IN[name]}"), name)
+    module = "formats" if name.isupper() else "nodelist" if name == "HostfileError" else "allocation"
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value

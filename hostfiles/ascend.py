@@ -1,37 +1,38 @@
-"""Variables of one Ascend process: one task a device (row B7), with a rank table or with MindSpore's dynamic cluster.
+"""Variables of one Ascend process: one task per device, with a rank table or with MindSpore's dynamic cluster.
 
-The rank of a process is that of its device: the hosts' order, then the device's. Device ids are logical: the program
-sees the job's devices on its node as 0, 1, …, for ASCEND_RT_VISIBLE_DEVICES names them to the driver by their physical
-ids. Where a table is there already, it says which ranks a host has (`of_table`, `rank_in_table`), not Slurm's order.
+With a rank table, the rank of a process is the rank of its device: by host, then by device. In a dynamic cluster it is
+the task's number. Device ids are logical: ASCEND_RT_VISIBLE_DEVICES gives the driver the physical ids of the job's
+devices, and the program sees these devices as 0, 1, …. If the user gives a rank table, the table and not Slurm's order
+decides which ranks a host has (`of_table`, `rank_in_table`).
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
 
-from hostfiles.allocation import Allocation, Host
-from hostfiles.errors import HostfileError
-from hostfiles.ranktable_rules import Server, address
+from hostfiles.allocation import Allocation, Host, exports
+from hostfiles.nodelist import HostfileError
+from hostfiles.ranktable import Server, address
 
 
 def table_variables(allocation: Allocation, task: int, path: str) -> dict[str, str]:
-    """For the process of task `task` (from 0) with the rank table in the file `path`.
+    """Return the variables of task `task` (from 0) with the rank table in the file `path`.
 
-    RANK_TABLE_FILE is the file, absolute: HCCL opens it, and takes no name in which `.json` is not the end. Raises
-    HostfileError for another path, a task that is not there, and hosts with more or fewer tasks than devices.
+    HCCL opens only an absolute path that contains `.json` once, at its end. Raise HostfileError for any other path, an
+    unknown task, and a host that does not have one task per device.
     """
     if not path.startswith("/") or path.find(".json") != len(path) - len(".json"):
         raise HostfileError(f"{path[:80]!r} is no file for HCCL; its path is absolute and has .json once, at its end")
     index, local = _place(allocation, task)
-    rank = sum(host.tasks for host in allocation.hosts[:index]) + local  # as tables count, whatever Slurm's order
+    rank = sum(host.tasks for host in allocation.hosts[:index]) + local  # in the order of the table, not in Slurm's
     return {"RANK_TABLE_FILE": path, **_process(allocation, task, rank)}
 
 
 def cluster_variables(allocation: Allocation, task: int, port: int) -> dict[str, str]:
-    """For the process of task `task` without a table: a worker, whose rank MindSpore takes from MS_NODE_ID.
+    """Return the variables of task `task` without a rank table. The task is a worker, and MS_NODE_ID is its rank.
 
-    Raises HostfileError as `table_variables`, for a port outside 1024-65535, and where the first host has no address.
+    Raise HostfileError for an unknown task, a host that does not have one task per device, a port outside 1024-65535,
+    and if the first host or the task's host has no IP address.
     """
     index, _ = _place(allocation, task)
     host = allocation.hosts[index]
@@ -44,14 +45,14 @@ def cluster_variables(allocation: Allocation, task: int, port: int) -> dict[str,
 
 
 def scheduler_variables(allocation: Allocation, port: int) -> dict[str, str]:
-    """For the one more process of a dynamic cluster, on the first host: the same program, where it trains nothing."""
+    """Return the variables of the dynamic cluster's scheduler: one more process of the program, on the first host."""
     return {"MS_ROLE": "MS_SCHED", **_cluster(allocation, allocation.hosts[0], port)}
 
 
 def of_table(servers: Sequence[Server]) -> Allocation:
-    """The servers of a table as an allocation: its task N is the table's rank N.
+    """Make an allocation from a table's servers. Task N of the allocation is rank N of the table.
 
-    Raises HostfileError where the ranks of a server do not follow its device ids: logical ids do.
+    Raise HostfileError if the ranks of a server are not in the order of its device ids: logical ids are in this order.
     """
     for server in servers:
         ids = [device.id for device in server.devices]
@@ -66,9 +67,9 @@ def of_table(servers: Sequence[Server]) -> Allocation:
 
 
 def rank_in_table(servers: Sequence[Server], allocation: Allocation, task: int, addresses: Collection[str]) -> int:
-    """The rank that a table gives to a task whose host has these addresses: one of them is the server_id there.
+    """Return the rank of a task in a table. `addresses` are those of the task's host; one must be a server_id.
 
-    Raises HostfileError for a task that is not there, a host that is no server, and other than one task a device.
+    Raise HostfileError for an unknown task, a host that is not in the table, and if there is not one task per device.
     """
     devices = sum(len(server.devices) for server in servers)
     if devices != allocation.tasks:
@@ -92,9 +93,9 @@ def rank_in_table(servers: Sequence[Server], allocation: Allocation, task: int, 
 
 
 def text(allocation: Allocation, port: int, task: int | None = None, *, table: str = "") -> str:
-    """Shell lines that export a process's variables: with the rank table in the file `table`, or without one.
+    """Return shell lines that export a process's variables. `table` is the path of the rank table; empty: no table.
 
-    Without a table a missing task means the scheduler of the dynamic cluster; with one there is no such process.
+    Without a table, `task` None means the scheduler of the dynamic cluster. With a table it raises HostfileError.
     """
     if table:
         if task is None:
@@ -103,13 +104,8 @@ def text(allocation: Allocation, port: int, task: int | None = None, *, table: s
     return exports(scheduler_variables(allocation, port) if task is None else cluster_variables(allocation, task, port))
 
 
-def exports(variables: dict[str, str]) -> str:
-    """The variables as lines of a shell."""
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
-
-
 def _process(allocation: Allocation, task: int, rank: int) -> dict[str, str]:
-    """What every process has. DEVICE_ID is the older name of ASCEND_DEVICE_ID."""
+    """Return the variables of a task with and without a table. DEVICE_ID is the older name of ASCEND_DEVICE_ID."""
     for host in allocation.hosts:
         if host.tasks != host.slots:
             raise HostfileError(f"{host.name}: {host.tasks} tasks and {host.slots} devices; one task a device")
@@ -126,14 +122,14 @@ def _process(allocation: Allocation, task: int, rank: int) -> dict[str, str]:
 
 
 def _place(allocation: Allocation, task: int) -> tuple[int, int]:
-    """The index of a task's host and its number there, as Slurm has them."""
+    """Return the index of a task's host and the task's number on this host, in Slurm's order."""
     if not 0 <= task < allocation.tasks:
         raise HostfileError(f"task {task} of {allocation.tasks}; tasks count from 0")
     return allocation.places[task]
 
 
 def _cluster(allocation: Allocation, host: Host, port: int) -> dict[str, str]:
-    """What scheduler and workers share. MindSpore wants addresses, no names, and with IPv6 the process's own too."""
+    """Return the variables of scheduler and workers. With IPv6, MindSpore also needs the address of the process."""
     first = allocation.hosts[0]
     for each in (first, host):
         if address(each.address) is None:

@@ -1,12 +1,12 @@
-"""Slurm's node lists, `n[08-11],tux[2,1-2]`, to names and back, with every name in its place.
+"""Convert Slurm's node lists, `n[08-11],tux[2,1-2]`, to names and back.
 
-Task counts (`SLURM_TASKS_PER_NODE`) follow the node list's own order, so order and doubles are kept: libraries that
-sort names or drop doubles break that alignment. An empty or malformed list is an error, never a shorter list.
+Order and duplicates are kept, because task counts (`SLURM_TASKS_PER_NODE`) follow the order of the node list. If a
+library sorts names or drops duplicates, the counts no longer match. An empty or malformed list is always an error.
 
-The form is the one of `scontrol show hostnames` (hostlist_create in Slurm's source), and a text behind brackets
-(`n[1-2]-ib0`), which Slurm's own tools refuse and sites write all the same.
+The syntax is that of `scontrol show hostnames` (hostlist_create in Slurm's source). Text after brackets (`n[1-2]-ib0`)
+is also accepted: Slurm's own tools refuse it, but sites use it.
 
-Read without `re`, which a prolog on every node of every job would load for this alone, at 8 ms.
+This module does not import `re`: the import would take a prolog 8 ms on every node of every job.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ from itertools import groupby
 from math import prod
 from operator import itemgetter
 
-from hostfiles.errors import HostfileError
-
-TYPE_CHECKING = False  # as in `typing`, which would cost a prolog 3 ms (see hostfiles.allocation)
+TYPE_CHECKING = False  # as in `typing`, whose import would take a prolog 3 ms
 if TYPE_CHECKING:
     from typing import Final, Never
 
-MAX_NAMES: Final = 1 << 20  # far above any cluster; keeps `n[0-999999999]` from filling the memory
+MAX_NAMES: Final = 1 << 20  # larger than any cluster; prevents that `n[0-999999999]` fills the memory
 SLURM_MAX_RANGE: Final = 1 << 16  # names in one range; scontrol: "Too many hosts in range"
-_SLURM_MAX_DIGITS: Final = 15  # scontrol counts in an unsigned long
+_SLURM_MAX_DIGITS: Final = 15  # scontrol reads a number as an unsigned long
 
 _MAX_COUNT_DIGITS: Final = 9
 _CHARACTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _PLAIN: Final = _CHARACTERS | {","}
 
 
+class HostfileError(ValueError):
+    """A node list, a count or an allocation that cannot become a correct hostfile."""
+
+
 def is_name(text: str) -> bool:
-    """Whether `text` can be one host's name: ASCII letters, digits, `.`, `_` and `-`, not beginning with `-`."""
-    return bool(text) and text[0] != "-" and _CHARACTERS.issuperset(text)  # a leading - would read as an option
+    """Return whether `text` is a valid host name: ASCII letters, digits, `.`, `_` and `-`, not beginning with `-`."""
+    return bool(text) and text[0] != "-" and _CHARACTERS.issuperset(text)  # commands take a leading - as an option
 
 
 def _is_plain(text: str) -> bool:
-    """Whether `text` is names and commas alone. A few passes over it, however many names there are."""
+    """Return whether `text` is only names and commas. This needs no Python loop over the names."""
     between = f",{text},"
     return _PLAIN.issuperset(text) and ",," not in between and ",-" not in between
 
@@ -47,10 +49,10 @@ def _is_number(text: str) -> bool:
 
 
 def expand(text: str) -> list[str]:
-    """Every name of a node list, in its order, doubles included.
+    """Return every name of a node list, in order, with duplicates.
 
-    With several brackets in a name the last one varies fastest. Raises HostfileError saying what was found where
-    (characters count from 1).
+    If a name has several brackets, the last bracket varies fastest. Raise HostfileError with the problem and its
+    position (characters count from 1).
     """
     if _is_plain(text):  # the common case: 100,000 plain names cost a few passes and one split
         return text.split(",")
@@ -68,7 +70,7 @@ def expand(text: str) -> list[str]:
 
 
 def _items(text: str) -> Iterator[tuple[list[list[str]], int]]:
-    """Each comma-separated item as the choices of its parts, `n[1-2]-ib` -> [[n], [1, 2], [-ib]], and its place."""
+    """Yield the choices of each part of an item, `n[1-2]-ib` -> [[n], [1, 2], [-ib]], and the item's position."""
     parts: list[list[str]] = []
     start = at = 0
     while at < len(text):
@@ -94,7 +96,7 @@ def _items(text: str) -> Iterator[tuple[list[list[str]], int]]:
 
 
 def _numbers(text: str, ranges: str, at: int) -> list[str]:
-    """The digit strings of what stands in one pair of brackets, `08-11,2` -> 08 09 10 11 2."""
+    """Return the digit strings of one pair of brackets, `08-11,2` -> 08 09 10 11 2."""
     numbers: list[str] = []
     for part in ranges.split(","):
         first, dash, last = part.partition("-")
@@ -119,7 +121,7 @@ def _numbers(text: str, ranges: str, at: int) -> list[str]:
 def _unexpected(character: str) -> str:
     known = {
         "[": "a '[' that is not closed",
-        "]": "a ']' that closes nothing",
+        "]": "a ']' without a '['",
         ":": "a ':', which no host's name has (an IPv6 address has no form in a hostfile)",
     }
     return known.get(character) or f"the character {character!r}"
@@ -131,15 +133,15 @@ def _refuse(text: str, at: int, what: str) -> Never:
 
 
 def fold(names: Sequence[str]) -> str:
-    """The short node list of `names`: `expand(fold(names)) == list(names)`, always.
+    """Return the short node list of `names`. `expand(fold(names)) == list(names)` is always true.
 
-    Only the digits that end a name are folded, for then `scontrol show hostnames` reads the same names: it refuses
-    text behind brackets. Raises HostfileError for no names and for what is not a host's name.
+    Only the digits at the end of a name are folded: `scontrol show hostnames` refuses text after brackets. Raise
+    HostfileError if there are no names, and for an invalid name.
     """
     if not names:
         raise HostfileError("no names to fold into a node list")
     whole = ",".join(names)
-    if not _is_plain(whole) or whole.count(",") != len(names) - 1:  # all at once, as in expand
+    if not _is_plain(whole) or whole.count(",") != len(names) - 1:  # checks all names in a few passes
         wrong = next(name for name in names if not is_name(name))
         raise HostfileError(f"{wrong!r} is no host name; letters, digits, '.', '_' and '-' make one")
     items: list[str] = []
@@ -155,9 +157,9 @@ def fold(names: Sequence[str]) -> str:
 
 
 def _runs(names: Sequence[str]) -> Iterator[tuple[str, bool, str]]:
-    """Neighbours whose last numbers count up by one: the text before them, whether there is a number, and the range.
+    """Yield runs of names whose last numbers increase by one: prefix, whether there is a number, and range.
 
-    A range has the width of its first number: 9 10 and 09 10 are one each, 9 010 and 009 10 are not.
+    The first number sets the width of a range. So `9, 10` and `09, 10` are ranges; `9, 010` and `009, 10` are not.
     """
     shared = first = last = ""
     following = end = width = -1
@@ -167,7 +169,7 @@ def _runs(names: Sequence[str]) -> Iterator[tuple[str, bool, str]]:
         size = len(digits)
         if size > _SLURM_MAX_DIGITS:
             prefix, digits, size = name[:-_SLURM_MAX_DIGITS], digits[-_SLURM_MAX_DIGITS:], _SLURM_MAX_DIGITS
-        number = int(digits) if size else -2  # no number follows on -2, and -2 on none
+        number = int(digits) if size else -2  # -2 never equals `following`, nor does any number equal -2 + 1
         fits = size == width or (size > width and digits[:1] != "0")
         if number == following and fits and prefix == shared and number < end:
             last = digits
@@ -181,9 +183,9 @@ def _runs(names: Sequence[str]) -> Iterator[tuple[str, bool, str]]:
 
 
 def expand_counts(text: str) -> list[int]:
-    """One count a node from Slurm's short form, as in SLURM_TASKS_PER_NODE: `4(x2),2` -> 4, 4, 2.
+    """Return one count per node from Slurm's short form, as in SLURM_TASKS_PER_NODE: `4(x2),2` -> 4, 4, 2.
 
-    Raises HostfileError for any other form, and for a count or a repetition of 0.
+    Raise HostfileError for any other form, and for a count or a repetition of 0.
     """
     counts: list[int] = []
     for part in text.split(","):

@@ -1,6 +1,6 @@
-"""What a node says of its Ascend devices: their ids and addresses, as texts of the driver and of Slurm.
+"""Ids and addresses of a node's Ascend devices, as the driver and Slurm write them.
 
-An id is the physical one, N in /dev/davinciN: `address_N` in /etc/hccn.conf and `hccn_tool -i N` count so.
+Ids are physical: N of /dev/davinciN, of `address_N` in /etc/hccn.conf, and of `hccn_tool -i N`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 from hostfiles.allocation import Allocation, Device, Host
-from hostfiles.errors import HostfileError
-from hostfiles.ranktable_rules import LAST_DEVICE, address
+from hostfiles.nodelist import HostfileError
+from hostfiles.ranktable import LAST_DEVICE, address
 
-TYPE_CHECKING = False  # as in `typing` (see hostfiles.allocation)
+TYPE_CHECKING = False  # as in `typing` (see hostfiles.nodelist)
 if TYPE_CHECKING:
     from typing import Final
 
@@ -20,16 +20,17 @@ _KEY: Final = re.compile(r"address_([0-9]{1,3})", re.ASCII)
 _IDS: Final = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?", re.ASCII)
 _CONF: Final = "/etc/hccn.conf"
 
-# Where the ids of a node's devices stand, the first that is set. Slurm's own name the devices of the step or job;
-# ASCEND_VISIBLE_DEVICES is read by Ascend's container runtime, ASCEND_RT_VISIBLE_DEVICES by its driver.
+# The variables with the ids of a node's devices; `device_ids` reads the first that is set. Slurm sets the first two.
+# Ascend's container runtime reads ASCEND_VISIBLE_DEVICES, Ascend's driver reads ASCEND_RT_VISIBLE_DEVICES.
 VISIBLE: Final = "ASCEND_RT_VISIBLE_DEVICES"
 ID_VARIABLES: Final = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "ASCEND_VISIBLE_DEVICES", VISIBLE)
 
 
 def conf_addresses(text: str) -> dict[int, str]:
-    """Device id: address, from the `address_N=IP` lines of /etc/hccn.conf; other keys and comments say nothing here.
+    """Return the address of each device id from the `address_N=IP` lines of /etc/hccn.conf. Ignore other keys.
 
-    Raises HostfileError naming the line that is no `key=value`, has no address or has a device a second time.
+    Raise HostfileError for a line that is neither `key=value` nor a comment, for an invalid id or address, and for a
+    duplicate device.
     """
     found: dict[int, str] = {}
     for place, line in enumerate(map(str.strip, text.splitlines()), 1):
@@ -55,9 +56,9 @@ def conf_addresses(text: str) -> dict[int, str]:
 
 
 def tool_address(text: str, device: int) -> str:
-    """The address in the output of `hccn_tool -i N -ip -g`: `ipaddr:192.168.1.8` and a line with the mask.
+    """Return the address in the output of `hccn_tool -i N -ip -g`: `ipaddr:192.168.1.8` and a line with the mask.
 
-    Raises HostfileError where there is not exactly one.
+    Raise HostfileError unless there is exactly one address.
     """
     values = [line.partition(":")[2].strip() for line in text.splitlines() if line.strip().startswith("ipaddr:")]
     ip = address(values[0]) if len(values) == 1 else None
@@ -67,9 +68,9 @@ def tool_address(text: str, device: int) -> str:
 
 
 def device_ids(environ: Mapping[str, str]) -> tuple[int, ...] | None:
-    """The ids that the environment names, ascending, from `0,1` or `0-3,6`; None where no variable is set.
+    """Return the device ids in the environment (`0,1` or `0-3,6`), ascending; None if none of ID_VARIABLES is set.
 
-    Raises HostfileError for any other text and for an id that stands twice.
+    Raise HostfileError for any other text and for a duplicate id.
     """
     name = next((name for name in ID_VARIABLES if environ.get(name)), None)
     return None if name is None else _ids(environ[name], name)
@@ -84,14 +85,14 @@ def _ids(text: str, name: str) -> tuple[int, ...]:
             raise HostfileError(f"{name} is {text[:60]!r}; ids read 0,1 or 0-3, and none is above {LAST_DEVICE}")
         ids += range(first, last + 1)
     if len(set(ids)) < len(ids):
-        raise HostfileError(f"{name} is {text[:60]!r}; an id stands there twice")
+        raise HostfileError(f"{name} is {text[:60]!r}; an id appears twice")
     return tuple(sorted(ids))
 
 
 def line(name: str, ip: str, devices: Iterable[Device]) -> str:
-    """One line in which a node tells the first one what it found: `n1 10.0.0.1 0=192.168.1.8 1=192.168.1.9`.
+    """Return the line that a node sends to the job's first node: `n1 10.0.0.1 0=192.168.1.8 1=192.168.1.9`.
 
-    A device without an address is `0=`; one with an id in a super pod is `0=192.168.1.8/4`.
+    A device without an address is `0=`. A device with an id in a super pod is `0=192.168.1.8/4`.
     """
     words = (
         f"{device.id}={device.ip}" + ("" if device.super_id is None else f"/{device.super_id}") for device in devices
@@ -100,34 +101,34 @@ def line(name: str, ip: str, devices: Iterable[Device]) -> str:
 
 
 def visible(text: str) -> str:
-    """The ids in a node's line, as its processes have them in VISIBLE: `0,1`."""
+    """Return the device ids in a node's line, as a value for the variable VISIBLE: `0,1`."""
     return ",".join(str(device.id) for device in _parsed(text)[2])
 
 
 def complete(allocation: Allocation, lines: Iterable[str]) -> Allocation:
-    """The allocation with the address and the devices that the lines of all its nodes say; slots become devices.
+    """Return the allocation with the addresses and devices from the lines of all its nodes. Each device is a slot.
 
-    Raises HostfileError for a line that cannot be read, a host that has none, and one that has two or is no host.
+    Raise HostfileError for an unreadable line, a host without a line or with two lines, and a line of an unknown host.
     """
     said: dict[str, Host] = {}
     tasks = {host.name: host.tasks for host in allocation.hosts}
     for text in lines:
         name, ip, devices = _parsed(text)
-        if name not in tasks or name in said:
-            raise HostfileError(
-                f"{name} spoke {'twice' if name in said else 'and is no host'} of {allocation.nodelist}"
-            )
+        if name not in tasks:
+            raise HostfileError(f"{name} sent a line, and is no host of {allocation.nodelist}")
+        if name in said:
+            raise HostfileError(f"{name} sent two lines; each host sends one")
         said[name] = Host(name, len(devices), tasks[name], ip, devices)
     silent = [name for name in tasks if name not in said]
     if silent:
-        raise HostfileError(f"{silent[0]} did not say its devices, one of {len(silent)}; each host says one line")
+        raise HostfileError(f"{silent[0]} sent no line (hosts without a line: {len(silent)}); each host sends one")
     return allocation._replace(hosts=tuple(said[name] for name in tasks))
 
 
 def alone(lines: Iterable[str], *, job_id: int = 0, distribution: str = "block") -> Allocation:
-    """The allocation of those that speak and nobody else, in the lines' order, with one task a device.
+    """Make an allocation from the lines only: hosts in the order of the lines, with one task per device.
 
-    Raises HostfileError for no lines, for one that cannot be read, and for a host that has two.
+    Raise HostfileError if there are no lines, for an unreadable line, and for a host with two lines.
     """
     hosts = (Host(name, len(devices), len(devices), ip, devices) for name, ip, devices in map(_parsed, lines))
     return Allocation(tuple(hosts), job_id, distribution=distribution)
@@ -142,5 +143,5 @@ def _parsed(text: str) -> tuple[str, str, tuple[Device, ...]]:
             break
         devices.append(Device(int(found[1]), found[2], int(found[3]) if found[3] else None))
     if not name or len(devices) < len(words) or address(ip) is None:
-        raise HostfileError(f"{text.strip()[:80]!r} is no node's line; it reads n1 10.0.0.1 0=192.168.1.8")
+        raise HostfileError(f"{text.strip()[:80]!r} is not the line of a node; lines read n1 10.0.0.1 0=192.168.1.8")
     return name, ip, tuple(devices)

@@ -1,23 +1,21 @@
-"""PyTorch's rendezvous variables. The same names count two different things, so there are two functions.
+"""PyTorch's rendezvous variables. WORLD_SIZE and RANK have two meanings, so there are two functions.
 
-- `node_variables`: WORLD_SIZE and RANK count **nodes**. For one launcher a node (torchrun), which starts the ranks.
-- `rank_variables`: WORLD_SIZE and RANK count **ranks**. For one task a rank (srun), with no launcher in between; names
-  and meanings are torchrun's own. Its TORCHELASTIC_* are left out on purpose: with them set, torch looks for
-  torchrun's agent.
+- `node_variables`: WORLD_SIZE and RANK count **nodes**. A launcher on each node (torchrun) starts the ranks.
+- `rank_variables`: WORLD_SIZE and RANK count **ranks**. srun starts each rank as a task, without a launcher. torchrun
+  sets the same variables, and TORCHELASTIC_*, which are left out here: with them torch expects torchrun's agent.
 
-Ranks go over the hosts as the allocation's distribution says, srun's own. All values are strings. The
-consumers' sources: torch/distributed/rendezvous.py (env://), and for what torchrun sets
-torch/distributed/elastic/agent/server/local_elastic_agent.py.
+Ranks follow the allocation's distribution, as with srun. torch/distributed/rendezvous.py (env://) reads the variables;
+torchrun sets them in torch/distributed/elastic/agent/server/local_elastic_agent.py.
 """
 
-from hostfiles.allocation import Allocation
-from hostfiles.errors import HostfileError
+from hostfiles.allocation import Allocation, exports
+from hostfiles.nodelist import HostfileError
 
 
 def node_variables(allocation: Allocation, node_index: int, port: int) -> dict[str, str]:
-    """For the launcher on node `node_index` (from 0): WORLD_SIZE is the number of nodes, RANK this node's index.
+    """Return the variables of the launcher on a node: WORLD_SIZE is the number of nodes, RANK the index of this node.
 
-    SLOTS is how many ranks the launcher may start here.
+    SLOTS is the number of ranks that the launcher may start on this node.
     """
     if not 0 <= node_index < len(allocation.hosts):
         raise HostfileError(f"node {node_index} of {len(allocation.hosts)}; nodes count from 0")
@@ -30,7 +28,7 @@ def node_variables(allocation: Allocation, node_index: int, port: int) -> dict[s
 
 
 def shared_rank_variables(allocation: Allocation, port: int) -> dict[str, str]:
-    """What all ranks of a task-level launch have in common: WORLD_SIZE is the number of ranks (Slurm's tasks)."""
+    """Return the variables that all ranks share if each rank is a Slurm task. WORLD_SIZE is the number of ranks."""
     ranks = str(allocation.tasks)
     return {
         **_master(allocation, port),
@@ -41,7 +39,7 @@ def shared_rank_variables(allocation: Allocation, port: int) -> dict[str, str]:
 
 
 def rank_variables(allocation: Allocation, task: int, port: int) -> dict[str, str]:
-    """For the program in task `task` (from 0, SLURM_PROCID): RANK is that number, GROUP_RANK its node's index."""
+    """Return the variables of task `task` (from 0, SLURM_PROCID): RANK is `task`, GROUP_RANK the node's index."""
     if not 0 <= task < allocation.tasks:
         raise HostfileError(f"task {task} of {allocation.tasks}; tasks count from 0")
     node_index, local = allocation.places[task]
@@ -56,17 +54,12 @@ def rank_variables(allocation: Allocation, task: int, port: int) -> dict[str, st
 
 
 def text(allocation: Allocation, port: int, task: int | None = None, *, node: int = 0) -> str:
-    """Shell lines that export the variables of one rank, or, without a task, those of the launcher on node `node`."""
+    """Return shell lines that export the variables of rank `task`; if it is None, those of the launcher on `node`."""
     return exports(node_variables(allocation, node, port) if task is None else rank_variables(allocation, task, port))
 
 
-def exports(variables: dict[str, str]) -> str:
-    """The variables as lines of a shell. Names of hosts and numbers: there is nothing to quote."""
-    return "".join(f"export {name}={value}\n" for name, value in variables.items())
-
-
 def _master(allocation: Allocation, port: int) -> dict[str, str]:
-    """Where rank 0 listens: the first host, by the name that every node resolves."""
+    """Return MASTER_ADDR and MASTER_PORT: rank 0 listens on the first host, whose name every node resolves."""
     if not 0 < port < 65536:
         raise HostfileError(f"port {port}; a port is 1 to 65535")
     return {"MASTER_ADDR": allocation.hosts[0].name, "MASTER_PORT": str(port)}

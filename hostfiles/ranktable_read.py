@@ -1,32 +1,36 @@
-"""Reading rank tables strictly: what HCCL would refuse or misread is an error here, with the place where it stands.
+"""Read rank tables strictly. A value that HCCL would refuse or misread is an error that names its place in the table.
 
-Template 2 has no ranks. HCCL gives them by server_id compared as text, then by device id, whatever the file's own order
-(GetSortClouldRankList: a std::map of strings, then devicePhyId); so does this. Keys that are not known are left alone:
-1.0 and 1.2 have optional ones.
+Template 2 has no ranks. This module assigns them as HCCL does: by server_id compared as text, then by device id. The
+order in the file does not matter (GetSortClouldRankList: a std::map of strings, then devicePhyId). Unknown keys are
+ignored, because 1.0 and 1.2 have keys that are not needed here.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections import namedtuple
 from collections.abc import Mapping
 
 from hostfiles.allocation import Device
-from hostfiles.errors import HostfileError
-from hostfiles.ranktable import COMPLETED, text_1_0
-from hostfiles.ranktable_json import UnfinishedError, count, number, objects, string, whole
-from hostfiles.ranktable_rules import Server, check, check_super_pods, once
+from hostfiles.nodelist import HostfileError
+from hostfiles.ranktable import COMPLETED, Server, check, check_super_pods, refuse_duplicates, text_1_0
 
-__all__ = ["Table", "UnfinishedError", "convert", "parse"]
-
-TYPE_CHECKING = False  # as in `typing` (see hostfiles.allocation)
+TYPE_CHECKING = False  # as in `typing`, which is slow to import
 if TYPE_CHECKING:
     from typing import Final
 
+_LONGEST: Final = 127  # characters of a name; GROUP_NAME_MAX_LEN
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _KNOWN: Final = "1.0, 1.2 and the template without a version are known"
 
 
+class UnfinishedError(HostfileError):
+    """The table is still being written: its JSON is incomplete, or its `status` is not `completed`."""
+
+
 class Table(namedtuple("Table", "version servers super_pods")):
-    """A table that was read: its servers in rank order, and of 1.2 the super pods, id: server_ids."""
+    """A rank table: its servers in rank order, and for version 1.2 the server_ids of each super pod."""
 
     __slots__ = ()
     version: str  # "1.0" or "1.2"; empty for template 2
@@ -35,15 +39,15 @@ class Table(namedtuple("Table", "version servers super_pods")):
 
 
 def parse(text: str, *, uneven: bool = False) -> Table:
-    """The table in a file's text. Raises UnfinishedError where waiting may help, else HostfileError for a broken rule.
+    """Parse a rank table. Raise UnfinishedError if the table may still be completed, HostfileError if it breaks a rule.
 
-    `uneven` allows unlike numbers of devices (910B).
+    `uneven`: servers may have different numbers of devices (910B).
     """
-    top = whole(text)
-    status = string(top, "status", "rank table")
+    top = _whole(text)
+    status = _string(top, "status", "rank table")
     if status != COMPLETED:
         raise UnfinishedError(f"rank table: status is {status[:40]!r}; it is read when it is {COMPLETED!r}")
-    version = string(top, "version", "rank table") if "version" in top else ""
+    version = _string(top, "version", "rank table") if "version" in top else ""
     if version not in ("", "1.0", "1.2"):
         raise HostfileError(f"rank table: version is {version[:40]!r}; {_KNOWN}")
     servers = _server_list(top, version) if version else _group_list(top)
@@ -54,33 +58,29 @@ def parse(text: str, *, uneven: bool = False) -> Table:
     return Table(version, servers, pods)
 
 
-def convert(text: str, *, uneven: bool = False) -> str:
-    """A table as version 1.0: template 2 with the ranks that HCCL gives it; 1.0 itself, checked, word for word.
-
-    Raises as `parse`, and HostfileError for 1.2, which would lose its super pods.
-    """
-    return as_1_0(text, parse(text, uneven=uneven), uneven=uneven)
-
-
 def as_1_0(text: str, table: Table, *, uneven: bool = False) -> str:
-    """`convert` of a text that was read: `table` is what `parse` made of it."""
+    """Return a rank table as version 1.0. `text` is the table as it was read, `table` is what `parse` returned for it.
+
+    Template 2 gets the ranks that HCCL would assign. Version 1.0 is returned unchanged. Raise HostfileError for version
+    1.2: version 1.0 has no super pods.
+    """
     if table.version == "1.2":
         raise HostfileError("rank table: version 1.2 has super pods, and 1.0 cannot hold them; use it as it is")
     return text if table.version else text_1_0(table.servers, uneven=uneven)
 
 
 def _server_list(top: Mapping[str, object], version: str) -> tuple[Server, ...]:
-    """The servers of 1.0 and 1.2 in the order of their ranks."""
-    nodes = objects(top, "server_list", "rank table")
-    if "server_count" in top:  # HCCL counts by itself where it is missing
-        count(top, "server_count", len(nodes), "rank table")
+    """Return the servers of 1.0 and 1.2 in the order of their ranks."""
+    nodes = _objects(top, "server_list", "rank table")
+    if "server_count" in top:  # optional: HCCL counts the servers itself
+        _count(top, "server_count", len(nodes), "rank table")
     ranked: list[tuple[int, int, Device]] = []
-    ids = [string(node, "server_id", f"server_list[{place}]") for place, node in enumerate(nodes)]
+    ids = [_string(node, "server_id", f"server_list[{place}]") for place, node in enumerate(nodes)]
     for place, node in enumerate(nodes):
         where = f"server {ids[place]}"
-        for device_node in objects(node, "device", where):
+        for device_node in _objects(node, "device", where):
             device = _device(device_node, where, has_super_id=version == "1.2")
-            ranked.append((number(device_node, "rank_id", f"{where}, device {device.id}"), place, device))
+            ranked.append((_number(device_node, "rank_id", f"{where}, device {device.id}"), place, device))
     ranked.sort(key=lambda item: item[0])
     _check_ranks([(rank, f"server {ids[place]}, device {device.id}", place) for rank, place, device in ranked])
     devices: dict[int, list[Device]] = {}
@@ -90,8 +90,8 @@ def _server_list(top: Mapping[str, object], version: str) -> tuple[Server, ...]:
 
 
 def _check_ranks(ranked: list[tuple[int, str, int]]) -> None:
-    """(rank, where, server) by rank: 0, 1, 2, … and one server after the other."""
-    once((f"rank_id {rank}", where) for rank, where, _ in ranked)
+    """Check tuples (rank, where, server) that are sorted by rank: ranks are 0, 1, 2, …, consecutive on each server."""
+    refuse_duplicates((f"rank_id {rank}", where) for rank, where, _ in ranked)
     done: set[int] = set()
     last = -1
     for wanted, (rank, where, place) in enumerate(ranked):
@@ -109,24 +109,24 @@ def _check_ranks(ranked: list[tuple[int, str, int]]) -> None:
 
 
 def _group_list(top: Mapping[str, object]) -> tuple[Server, ...]:
-    """The servers of template 2 in the order of the ranks that HCCL gives them; pods of one server are one."""
-    groups = objects(top, "group_list", "rank table")
-    count(top, "group_count", len(groups), "rank table")
+    """Return the servers of template 2 in the order of HCCL's ranks. Pods on the same server are merged."""
+    groups = _objects(top, "group_list", "rank table")
+    _count(top, "group_count", len(groups), "rank table")
     pods: list[tuple[str, str]] = []
     devices: dict[str, list[Device]] = {}
     for place, group in enumerate(groups):
-        where = f"group {string(group, 'group_name', f'group_list[{place}]')}"
-        instances = objects(group, "instance_list", where)
-        count(group, "instance_count", len(instances), where)
+        where = f"group {_string(group, 'group_name', f'group_list[{place}]')}"
+        instances = _objects(group, "instance_list", where)
+        _count(group, "instance_count", len(instances), where)
         total = 0
         for instance in instances:
-            pod = string(instance, "pod_name", where)
+            pod = _string(instance, "pod_name", where)
             pods.append((f"pod_name {pod}", where))
-            found = [_device(node, f"pod {pod}") for node in objects(instance, "devices", f"pod {pod}")]
+            found = [_device(node, f"pod {pod}") for node in _objects(instance, "devices", f"pod {pod}")]
             total += len(found)
-            devices.setdefault(string(instance, "server_id", f"pod {pod}"), []).extend(found)
-        count(group, "device_count", total, where)
-    once(pods)
+            devices.setdefault(_string(instance, "server_id", f"pod {pod}"), []).extend(found)
+        _count(group, "device_count", total, where)
+    refuse_duplicates(pods)
     return tuple(
         Server(server_id, tuple(sorted(devices[server_id], key=lambda device: device.id)), "")
         for server_id in sorted(devices, key=str.encode)
@@ -134,21 +134,94 @@ def _group_list(top: Mapping[str, object]) -> tuple[Server, ...]:
 
 
 def _super_pods(top: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """The server_ids of each super pod; none where the key is missing: HCCL takes that for a table without pods."""
+    """Return the server_ids of each super pod. If the key is missing, there are none, as in HCCL."""
     if "super_pod_list" not in top:
         return {}
     found: list[tuple[str, tuple[str, ...]]] = []
-    for place, node in enumerate(objects(top, "super_pod_list", "rank table")):
-        pod = string(node, "super_pod_id", f"super_pod_list[{place}]")
+    for place, node in enumerate(_objects(top, "super_pod_list", "rank table")):
+        pod = _string(node, "super_pod_id", f"super_pod_list[{place}]")
         where = f"super pod {pod}"
-        found.append((pod, tuple(string(server, "server_id", where) for server in objects(node, "server_list", where))))
-    once((f"super_pod_id {pod}", "super_pod_list") for pod, _ in found)
+        found.append(
+            (pod, tuple(_string(server, "server_id", where) for server in _objects(node, "server_list", where)))
+        )
+    refuse_duplicates((f"super_pod_id {pod}", "super_pod_list") for pod, _ in found)
     return dict(found)
 
 
 def _device(node: Mapping[str, object], where: str, *, has_super_id: bool = False) -> Device:
-    device_id = number(node, "device_id", where)
+    device_id = _number(node, "device_id", where)
     here = f"{where}, device {device_id}"
-    ip = string(node, "device_ip", here) if "device_ip" in node else ""
-    super_id = number(node, "super_device_id", here) if has_super_id and "super_device_id" in node else None
+    ip = _string(node, "device_ip", here) if "device_ip" in node else ""
+    super_id = _number(node, "super_device_id", here) if has_super_id and "super_device_id" in node else None
     return Device(device_id, ip, super_id)
+
+
+def _whole(text: str) -> dict[str, object]:
+    """Return the JSON object in the text. A duplicate key is an error: readers disagree on which value they use."""
+    try:
+        top = json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise UnfinishedError(
+            f"rank table: no whole JSON, line {error.lineno} column {error.colno}: {error.msg}"
+        ) from None
+    except HostfileError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise HostfileError(f"rank table: no rank table is nested so deep or has such a number ({error})") from None
+    if not isinstance(top, dict):
+        raise HostfileError(f"rank table: {_kind(top)} where an object is wanted")
+    return top
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise HostfileError(f"rank table: the key {twice[:40]!r} appears twice in one object")
+    return found
+
+
+def _string(node: Mapping[str, object], key: str, where: str) -> str:
+    """Return a value that is a printable string of at most 127 characters."""
+    if key not in node:
+        raise HostfileError(f"{where}: {key} is missing")
+    value = node[key]
+    if not isinstance(value, str):
+        raise HostfileError(f"{where}: {key} is {_kind(value)}; every value is a string in a rank table")
+    if len(value) > _LONGEST or not value.isprintable():
+        raise HostfileError(
+            f"{where}: {key} is {value[:40]!r}; at most {_LONGEST} characters, all printable, are wanted"
+        )
+    return value
+
+
+def _number(node: Mapping[str, object], key: str, where: str) -> int:
+    """Return an integer value, which rank tables write as a string."""
+    text = _string(node, key, where)
+    if not _NUMBER.fullmatch(text):
+        raise HostfileError(f"{where}: {key} is {text[:40]!r}; a whole number from 0 is wanted, as a string")
+    return int(text)
+
+
+def _count(node: Mapping[str, object], key: str, found: int, where: str) -> None:
+    """Raise HostfileError where a count differs from the number of things found."""
+    if (said := _number(node, key, where)) != found:
+        raise HostfileError(f"{where}: {key} is {said}, and {found} are there")
+
+
+def _objects(node: Mapping[str, object], key: str, where: str) -> list[dict[str, object]]:
+    """Return a value that is a list of objects, not empty."""
+    if key not in node:
+        raise HostfileError(f"{where}: {key} is missing")
+    value = node[key]
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        raise HostfileError(f"{where}: {key} is {_kind(value)}; a list of objects is wanted, and at least one")
+    return value
+
+
+def _kind(value: object) -> str:
+    """Describe a JSON value."""
+    if isinstance(value, str | int | float | bool | None):
+        return json.dumps(value)[:40] if isinstance(value, str | bool | None) else f"the number {str(value)[:40]}"
+    return "a list" if isinstance(value, list) else "an object"

@@ -1,6 +1,6 @@
-"""JSON by the C core of the standard library's `json`, alone: importing the package costs a prolog 10 ms, for `re`.
+"""Read and write JSON with the C core of `json`. Importing `json` imports `re`, which would cost each prolog 10 ms.
 
-The core is CPython's own affair. Where it is not there, or wants to be called otherwise, the package does the work.
+The core is an internal interface of CPython. If it is missing or has another signature, this module uses `json`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_BLANK = " \t\n\r"  # what RFC 8259 calls whitespace
+_BLANK = " \t\n\r"  # the whitespace of RFC 8259
 
 
 class _Plain:
-    """What the core wants to know: nothing is converted."""
+    """The options that the core reads. They ask for no conversions."""
 
     strict = True
     object_hook = object_pairs_hook = None
     parse_float = parse_constant = float
     parse_int = int
-    memo: dict[str, str] = {}  # noqa: RUF012 - of the core's version in Python
+    memo: dict[str, str] = {}  # noqa: RUF012 - only the Python version of the core uses it
 
 
 def _core() -> tuple[Callable[[str, int], tuple[Any, int]], Callable[[Any, int], tuple[str, ...]]]:
     from _json import encode_basestring_ascii, make_encoder, make_scanner  # noqa: PLC0415 - see the module
 
-    # no look-out for rings, separators without blanks, no sorting, no key is passed over, NaN as the package has it
+    # no check for cycles, separators without blanks, no sorting, no skipped keys, NaN as in `json`
     encoder = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, True)  # noqa: FBT003
-    return make_scanner(_Plain), encoder  # type: ignore[arg-type] # typeshed names its result there
+    return make_scanner(_Plain), encoder  # type: ignore[arg-type] # typeshed declares a make_scanner as its argument
 
 
 def _refuse(value: object) -> Any:
@@ -36,7 +36,7 @@ def _refuse(value: object) -> Any:
 
 
 def loads(text: str) -> Any:
-    """The value in `text`. Raises ValueError for what is not JSON, RecursionError for what is too deep."""
+    """Return the value in `text`. Raise ValueError for invalid JSON, RecursionError for too deep nesting."""
     try:
         scan, _ = _core()
     except (ImportError, TypeError, AttributeError):
@@ -53,7 +53,7 @@ def loads(text: str) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """One line of ASCII, without blanks. Raises TypeError for what JSON has no form for."""
+    """Return one line of ASCII, without blanks between values. Raise TypeError for a value without a JSON form."""
     try:
         _, chunks = _core()
     except (ImportError, TypeError, AttributeError):

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prechecks.amd import AmdCheck
-from prechecks.check import Check
-from prechecks.clock import Clock
-from prechecks.command import Command
-from prechecks.disk import DiskSize, DiskSizePaths
-from prechecks.dns import Dns
-from prechecks.gpu import GpuCheck
-from prechecks.gpu_ecc import GpuEcc
-from prechecks.gpu_nvlink import GpuNvlink
-from prechecks.gpu_processes import GpuProcesses
-from prechecks.gpu_remap import GpuRemap
-from prechecks.gpu_xid import GpuXid
-from prechecks.infiniband import Infiniband
-from prechecks.inodes import Inodes, InodesPaths
-from prechecks.leftovers import Leftovers
-from prechecks.memory import Memory
-from prechecks.mlu import MluCheck
-from prechecks.mounts import MountLocal, MountPaths
-from prechecks.nic import Nic
-from prechecks.npu import NpuCheck
-from prechecks.ports import Ports
-from prechecks.processes import Processes
-from prechecks.real_memory import RealMemory
-from prechecks.services import Services
-from prechecks.setting import Setting
-from prechecks.ulimit import Ulimit
+from prechecks.check import Check, Setting
+from prechecks.checks.accelerators import AmdCheck, MluCheck, NpuCheck
+from prechecks.checks.clock import Clock
+from prechecks.checks.command import Command
+from prechecks.checks.disk import DiskSize, DiskSizePaths
+from prechecks.checks.dns import Dns
+from prechecks.checks.gpu import GpuCheck
+from prechecks.checks.gpu_ecc import GpuEcc
+from prechecks.checks.gpu_nvlink import GpuNvlink
+from prechecks.checks.gpu_processes import GpuProcesses
+from prechecks.checks.gpu_remap import GpuRemap
+from prechecks.checks.gpu_xid import GpuXid
+from prechecks.checks.infiniband import Infiniband
+from prechecks.checks.inodes import Inodes, InodesPaths
+from prechecks.checks.memory import Memory, MemoryAvailable, RealMemory
+from prechecks.checks.mounts import MountLocal, MountPaths
+from prechecks.checks.nic import Nic
+from prechecks.checks.ports import Ports
+from prechecks.checks.processes import Leftovers, Processes
+from prechecks.checks.services import Services
+from prechecks.checks.ulimit import Ulimit
 from prechecks.verdict import NODE_PROBLEM
 
 CHECKS: tuple[Check, ...] = (
     Dns(),
     DiskSize("root", "/"),
-    DiskSize("shm", "/dev/shm"),  # noqa: S108 - looked at, never written
+    DiskSize("shm", "/dev/shm"),  # noqa: S108 - measured, never written
     DiskSize("cache", "/cache"),
     Ulimit(),
     GpuCheck(),
@@ -57,6 +52,7 @@ CHECKS: tuple[Check, ...] = (
     MountPaths(),
     MountLocal(),
     Memory(),
+    MemoryAvailable(),
     RealMemory(),
     Clock(),
     Processes(),
@@ -68,7 +64,7 @@ CHECKS: tuple[Check, ...] = (
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}
 
-# What fails only by the node itself: an epilog looks at these again.
+# Checks that fail only because of the node itself. An epilog runs these checks again.
 NODE_ITEMS: tuple[str, ...] = tuple(
-    check.item for check in CHECKS if check.problem == NODE_PROBLEM and not check.shared
+    check.item for check in CHECKS if check.problem == NODE_PROBLEM and not check.shared and not check.transient
 )

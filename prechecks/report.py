@@ -1,4 +1,4 @@
-"""What is written of verdicts: the report (JSON), the log line, the drain reason. Forms: docs/contract.md."""
+"""The written forms of verdicts: report (JSON), metrics, log line, drain reason. See docs/reference/contract.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ from collections import namedtuple
 from collections.abc import Iterable
 
 from prechecks import quickjson
-from prechecks.errors import PrecheckError
-from prechecks.verdict import NODE_PROBLEM, Verdict, one_line
+from prechecks.verdict import (
+    ERROR,
+    FAILED,
+    NODE_PROBLEM,
+    PROBLEMS,
+    SKIPPED,
+    TIMEOUT,
+    VERDICTS,
+    PrecheckError,
+    Verdict,
+    one_line,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +27,7 @@ if TYPE_CHECKING:
     JOBS: re.Pattern[str]
 
 VERSION = 1
-OURS = "slurm_plugin: "  # a drain reason that begins so is ours to undo, and no other
+OURS = "slurm_plugin: "  # prefix of slurm_plugin's drain reasons; slurm_plugin undoes only these drains
 LOG = "[slurm_plugin]"
 
 _NUMBER = (int, float)
@@ -33,9 +43,16 @@ _ITEM = {
     "seconds": _NUMBER,
 }
 
+_HELP = {
+    "failed": "Whether the item failed at this hook's last check: 1 or 0.",
+    "unknown": "Whether the item could not tell (timeout or error) at this hook's last check: 1 or 0.",
+    "seconds": "How long the item took at this hook's last check.",
+    "last_look_timestamp_seconds": "When this hook last ran the checks, in seconds of the epoch.",
+}
 
-def __getattr__(name: str) -> object:
-    """JOBS: how a reason of ours names the jobs that it is about. Made when it is asked for, as `re` costs 8 ms."""
+
+def __getattr__(name: str) -> re.Pattern[str]:
+    """Compile JOBS, the pattern of `[job 123]` in a drain reason, on first use: importing `re` takes 8 ms."""
     if name != "JOBS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import re  # noqa: PLC0415
@@ -45,7 +62,7 @@ def __getattr__(name: str) -> object:
 
 
 class Report(namedtuple("Report", "node job hook time items")):
-    """All verdicts of one run of the checks on one node; `job` is None outside a job, `time` seconds of the epoch."""
+    """All verdicts of one run of the checks on one node. `job` is None outside a job, `time` is in epoch seconds."""
 
     __slots__ = ()
     node: str
@@ -55,13 +72,13 @@ class Report(namedtuple("Report", "node job hook time items")):
     items: tuple[Verdict, ...]
 
     def to_json(self) -> str:
-        """One line of ASCII JSON."""
+        """Return one line of ASCII JSON."""
         fields = {**self._asdict(), "items": [verdict._asdict() for verdict in self.items]}
         return quickjson.dumps({"v": VERSION, **fields})
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """The report in `text`. Keys of a later writer are passed over. PrecheckError where ours are not right."""
+        """Parse a report. Ignore unknown keys: a later release may add some. Raise PrecheckError if invalid."""
         try:
             fields = quickjson.loads(text)
         except (ValueError, RecursionError) as error:
@@ -73,13 +90,37 @@ class Report(namedtuple("Report", "node job hook time items")):
         items = tuple(_verdict(item) for item in report.pop("items"))
         return cls(items=items, **report)
 
+    def metrics(self) -> str:
+        """Return the text that Prometheus reads ("Exposition formats", version 0.0.4); skipped items have no sample.
+
+        The gauges are `slurm_plugin_check_<name>{hook="periodic",item="disk-size.shm"}`.
+        """
+        items = [verdict for verdict in self.items if verdict.verdict != SKIPPED]
+        values: dict[str, list[tuple[str, float]]] = {
+            "failed": [(verdict.item, int(verdict.verdict == FAILED)) for verdict in items],
+            "unknown": [(verdict.item, int(verdict.verdict in (TIMEOUT, ERROR))) for verdict in items],
+            "seconds": [(verdict.item, verdict.seconds) for verdict in items],
+            "last_look_timestamp_seconds": [("", self.time)],
+        }
+        lines = []
+        for name, samples in values.items():
+            lines += [f"# HELP slurm_plugin_check_{name} {_HELP[name]}", f"# TYPE slurm_plugin_check_{name} gauge"]
+            for item, value in samples:
+                labels = f'hook="{self.hook}"' + (f',item="{item}"' if item else "")
+                lines.append(f"slurm_plugin_check_{name}{{{labels}}} {value}")
+        return "\n".join(lines) + "\n"
+
 
 def _verdict(fields: Any) -> Verdict:
-    return Verdict(**_typed(fields, _ITEM, "item"))
+    found = Verdict(**_typed(fields, _ITEM, "item"))
+    for word, words in ((found.verdict, VERDICTS), (found.problem, PROBLEMS)):
+        if word not in words:
+            raise PrecheckError(f"{found.item}: {word!r} is none of {', '.join(words)}")
+    return found
 
 
 def _typed(fields: Any, types: dict[str, tuple[type, ...]], what: str) -> dict[str, Any]:
-    """The keys that `types` names, each of one of its types; a bool is no number here."""
+    """Return the keys in `types`. Raise PrecheckError if one is missing or has another type. A bool is not a number."""
     if not isinstance(fields, dict):
         raise PrecheckError(f"a report's {what} is {type(fields).__name__}; an object is wanted")
     for name, accepted in types.items():
@@ -92,22 +133,28 @@ def _typed(fields: Any, types: dict[str, tuple[type, ...]], what: str) -> dict[s
 
 
 def line(node: str, verdict: Verdict) -> str:
-    """The log line: `[slurm_plugin] n2 disk-size shm: failed: 512 MB < 1 GB`."""
+    """Return the log line: `[slurm_plugin] n2 disk-size shm: failed: 512 MB < 1 GB`."""
     return f"{LOG} {node} {verdict.keyword}: {verdict.verdict}: {one_line(verdict.message)}"
 
 
 def node_problems(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """The verdicts that drain a node: failed ones, of causes that nodes do not share. Unknown is not bad."""
+    """Return the verdicts that drain a node: failed node problems. `timeout` and `error` mean unknown, not bad."""
     return tuple(verdict for verdict in verdicts if verdict.failed and verdict.problem == NODE_PROBLEM)
 
 
 def _part(message: str) -> str:
-    """A message as one part of a reason: `; ` stands between those, and scontrol takes a quotation mark at the end."""
+    """Return the message without `; `, which separates the items of a reason, and `"`, which scontrol may strip."""
     return one_line(message).replace("; ", ", ").replace('"', "'")
 
 
+def reason_parts(reason: str) -> dict[str, str]:
+    """Return the parts of a plugin reason by the keyword of the item."""
+    found = filter(None, __getattr__("JOBS").sub("", reason).removeprefix(OURS).split("; "))
+    return {part.partition(": ")[0]: part for part in found}
+
+
 def reason(verdicts: Iterable[Verdict], job: int | None) -> str:
-    """The drain reason: `slurm_plugin: gpu-check: 3 of 4 GPUs [job 123]`; empty where nothing drains the node."""
+    """Return the drain reason, `slurm_plugin: gpu-check: 3 of 4 GPUs [job 123]`; empty if nothing drains."""
     bad = node_problems(verdicts)
     if not bad:
         return ""

@@ -1,33 +1,34 @@
-"""The errors that a command of ours ends with.
+"""The errors that end a `slurm-plugin` command, and their exit codes.
 
-A message has three parts: what was found, what is accepted, and the next command to try. The classes are the
-exit codes of every `slurm-plugin` command.
+A message has three parts: the value that was found, the accepted values, and the next command to try.
 """
+
+INTERRUPTED = 130  # the exit code after Ctrl-C: 128 + SIGINT, as in shells
 
 
 class SlurmPluginError(Exception):
-    """The thing asked about failed (exit 1)."""
+    """The job, node or action failed (exit 1)."""
 
     exit_code = 1
 
     @property
     def one_line(self) -> str:
-        """The message as a line of a log."""
+        """Return the message as one line for a log."""
         return " ".join(str(self).split())
 
 
 class UsageError(SlurmPluginError):
-    """Wrong usage, or we could not tell (exit 2)."""
+    """The usage is wrong, or the result is unknown (exit 2)."""
 
     exit_code = 2
 
 
 class MissingError(SlurmPluginError):
-    """Something this needs is missing on this machine (exit 3)."""
+    """Something that the command needs is missing on this machine (exit 3)."""
 
     exit_code = 3
 
 
 def printable(text: str) -> str:
-    """One line without anything that steers a terminal: keys, comments and reasons hold what others wrote."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    """Replace unprintable characters by `?`: in keys, comments and reasons, other users could control the terminal."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)

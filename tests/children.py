@@ -1,10 +1,10 @@
-"""The processes that a process has started."""
+"""The child processes of a process."""
 
 import os
 from pathlib import Path
 
 
 def children(pid: int | None = None) -> set[int]:
-    """Its pids, of those that it has not waited for, too; without a pid, of this process' first thread."""
+    """Return the pids of the children of `pid`, zombies included; without `pid`, of this process's main thread."""
     pid = os.getpid() if pid is None else pid
     return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))

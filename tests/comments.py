@@ -1,6 +1,6 @@
-"""Comments as users might write them, good and hostile: one list for Python's and for Lua's reading of the token."""
+"""Job comments, valid and hostile. Python and Lua must read the same token in each of them."""
 
-# comment -> restarts asked for
+# comment -> requested restarts
 ACCEPTED = {
     "[sp1;retries=3]": 3,
     "[sp1;retries=0]": 0,

@@ -1,4 +1,4 @@
-"""A Slurm whose answers are given beforehand, and a clock that only sleeps: for what follows a job through time."""
+"""A Slurm with prepared answers, and a clock that only `sleep` advances. For tests that follow a job over time."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from tests import fakes
 
 
 class FakeSlurm(fakes.FakeSlurm):
-    """Keeps what was submitted; gives the answers to `job` in order, the last one again and again."""
+    """Record submissions. Answer `job` with the given answers in order, then repeat the last one."""
 
     def __init__(self, *answers: Job | BaseException) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class FakeSlurm(fakes.FakeSlurm):
 
 
 class FakeClock:
-    """Time that passes only in sleeps."""
+    """A clock that only `sleep` advances."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -35,6 +35,8 @@ class FakeClock:
 
     def now(self) -> float:
         return self.time
+
+    monotonic = now
 
     def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

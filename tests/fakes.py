@@ -1,25 +1,41 @@
-"""A Slurm in memory: jobs and nodes are plain records, every change is applied and remembered."""
+"""A Slurm in memory. It applies each change to its records of jobs and nodes, and remembers the change."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 from hostfiles import nodelist
-from slurm_plugin.slurm import Forecast, Job, JobNotFoundError, Node, Queueing, Request, SlurmError, Steps
+from slurm_plugin.slurm import (
+    ENDED,
+    Forecast,
+    Job,
+    JobNotFoundError,
+    Listed,
+    Node,
+    Queueing,
+    Request,
+    SlurmError,
+    Steps,
+)
+from slurm_plugin.slurm.limits import Limit
+from slurm_plugin.slurm.resources import DeviceUse, Event, Resources
 
-_FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded"}
+_FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded", "JobName": "name"}
 
 
 def job(job_id: int = 7, **fields: object) -> Job:
-    """A pending job that was requeued once, with nothing else known."""
+    """Return a pending job that was requeued once."""
     return Job(job_id, "alice", "PENDING", "BeginTime", "", "", 1, "", "")._replace(**fields)
 
 
-def node(name: str, *states: str, reason: str = "", partitions: tuple[str, ...] = (), comment: str = "") -> Node:
-    """A node, idle unless said otherwise."""
-    return Node(name, frozenset(states or ("IDLE",)), reason, partitions=partitions, comment=comment)
+def node(name: str, *states: str, reason: str = "", **fields: Any) -> Node:
+    """Return a node; without `states`, an idle one."""
+    return Node(name, frozenset(states or ("IDLE",)), reason, **fields)
 
 
 class FakeSlurm:
-    """Satisfies `slurm_plugin.slurm.Slurm`. `refusals`: (method, first argument) -> how many calls are refused."""
+    """Implement `slurm_plugin.slurm.Slurm`. `refusals`: (method, first argument) -> how many calls to refuse."""
 
     backend = "a Slurm in memory"
 
@@ -32,11 +48,21 @@ class FakeSlurm:
         self.settings: dict[str, str] = {"SLURM_VERSION": "22.05.8"}
         self.users = {20001: "alice", 20002: "bob"}
         self.directories: dict[int, str] = {}
+        self.outputs: dict[int, str] = {}
+        self.error_files: dict[int, str] = {}
         self.queues: dict[int, Queueing] = {}
         self.flags = {"switches": "value", "contiguous": "none", "comment": "value", "hint": "value"}
         self.requeueable: set[int] = set()
+        self.names: dict[str, int] = {}
         self.requests: dict[int, Request] = {}
+        self.limits: list[Limit] = []
+        self.listed: list[Listed] = []
+        self.accounted: list[Listed] | None = None  # None: no slurmdbd
+        self.scripts: dict[int, str] = {}
         self.up = True
+        self.resources: dict[str, Resources] = {}
+        self.uses: list[DeviceUse] = []
+        self.events: list[Event] = []
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
         self._change("submit", script)
@@ -61,12 +87,29 @@ class FakeSlurm:
         self.questions.append(("jobs", wanted))
         return {each: self.known_jobs[each] for each in wanted if each in self.known_jobs}
 
+    def listing(self, *, user: str = "", job_ids: Sequence[int] = ()) -> list[Listed]:
+        self._refuse("listing", None)
+        self.questions.append(("listing", (user, *job_ids)))
+        users = {self.users.get(int(each), each) if each.isdecimal() else each for each in user.split(",") if each}
+        rows = self.listed or [Listed(each, str(each.id)) for each in self.known_jobs.values()]
+        mine = [each for each in rows if not users or each.job.user in users]
+        return [each for each in mine if not job_ids or int(re.split("[_+]", each.name)[0]) in job_ids]
+
+    def ended(self, since: datetime, *, user: str = "", job_ids: Sequence[int] = ()) -> list[Listed] | None:
+        self._refuse("ended", None)
+        self.questions.append(("ended", (user, *job_ids)))
+        return None if self.accounted is None else [each for each in self.accounted if each.job.end_time >= since]
+
     def queueing(self, job_ids: Sequence[int]) -> Mapping[int, Queueing]:
         if not job_ids:
             return {}
         self._refuse("queueing", None)
         self.questions.append(("queueing", tuple(job_ids)))
         return {each: self.queues.get(each, Queueing()) for each in job_ids if each in self.known_jobs}
+
+    def members(self, job_id: int) -> Mapping[str, int]:
+        self._refuse("members", job_id)
+        return {name: number for name, number in self.names.items() if name.replace("+", "_").startswith(f"{job_id}_")}
 
     def request(self, job_id: int) -> Request:
         self.job(job_id)
@@ -78,9 +121,38 @@ class FakeSlurm:
         mine = [each for each in self.known_jobs.values() if each.user == self.users.get(uid)]
         return {each.id: each.state for each in mine if node in nodelist.expand(each.nodes)}
 
+    def queued(
+        self, *, user: str = "", account: str = "", qos: str = "", partitions: Sequence[str] = ()
+    ) -> Sequence[str]:
+        self.questions.append(("queued", (user, account, qos, *partitions)))
+        found = []
+        for each in self.known_jobs.values():
+            request = self.request(each.id)
+            here = not partitions or set(request.partition.split(",")) & {*partitions}
+            wanted = {user: each.user, account: request.account, qos: request.qos}
+            if here and each.state not in ENDED and all(name in ("", value) for name, value in wanted.items()):
+                found.append(self.queues.get(each.id, Queueing()).name or str(each.id))
+        return found
+
     def work_directory(self, job_id: int) -> str:
         self.job(job_id)
         return self.directories.get(job_id, "")
+
+    def output(self, job_id: int) -> str:
+        self._refuse("output", job_id)
+        self.job(job_id)
+        return self.outputs.get(job_id, "")
+
+    def errors(self, job_id: int) -> str:
+        self._refuse("errors", job_id)
+        self.job(job_id)
+        return self.error_files.get(job_id, self.outputs.get(job_id, ""))
+
+    def batch_script(self, job_id: int) -> str:
+        self.job(job_id)
+        if job_id not in self.scripts:
+            raise SlurmError(f"could not read the batch script of job {job_id}: scontrol said: no\n  try again")
+        return self.scripts[job_id]
 
     def may_requeue(self, job_id: int) -> bool:
         self._refuse("may_requeue", job_id)
@@ -91,6 +163,22 @@ class FakeSlurm:
         self._refuse("nodes", None)
         self.questions.append(("nodes", tuple(names)))
         return {each: self.known_nodes[each] for each in names or self.known_nodes if each in self.known_nodes}
+
+    def machines(self) -> Mapping[str, tuple[Node, Resources]]:
+        self._refuse("machines", None)
+        return {name: (each, self.resources.get(name, Resources())) for name, each in self.known_nodes.items()}
+
+    def device_uses(self) -> Sequence[DeviceUse]:
+        self._refuse("device_uses", None)
+        return self.uses
+
+    def node_events(self, node: str) -> Sequence[Event]:
+        self._refuse("node_events", node)
+        return self.events
+
+    def default_partition(self) -> str:
+        self._refuse("default_partition", None)
+        return "main"
 
     def update_job(self, job_id: int, **fields: str) -> None:
         self._change("update_job", job_id, fields)
@@ -130,14 +218,25 @@ class FakeSlurm:
         old = self.known_nodes[node]
         self.known_nodes[node] = old._replace(states=old.states - {"DRAIN"}, reason="")
 
+    def reboot(self, node: str) -> None:
+        self._change("reboot", node)
+
     def update_node(self, node: str, **fields: str) -> None:
         self._change("update_node", node, fields)
         changed = {{"Comment": "comment", "Reason": "reason"}[name]: value for name, value in fields.items()}
         self.known_nodes[node] = self.known_nodes[node]._replace(**changed)
 
+    def unreserve(self, name: str) -> None:
+        self._change("unreserve", name)
+
     def config(self) -> Mapping[str, str]:
         self._refuse("config", None)
         return self.settings
+
+    def submit_limits(self, user: str, account: str = "", qos: str = "") -> Sequence[Limit]:
+        self._refuse("submit_limits", None)
+        self.questions.append(("submit_limits", (user, account, qos)))
+        return self.limits
 
     def version(self) -> str:
         return self.config()["SLURM_VERSION"]

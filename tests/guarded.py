@@ -1,29 +1,50 @@
-"""Guards and ranks as real processes of this machine: an srun that hands lines on, guards in a hurry, and their job."""
+"""Guards and ranks as real processes of this machine, a clock that the test moves, and an srun that passes lines on."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-BEAT_S, LEASE_S, EOF_S, LOST_S = 0.1, 0.8, 0.3, 0.6
+from slurm_plugin.records.site_settings import LOST_S
+from slurm_plugin.supervisor.guard import barrier
+from tests.waiting import HANG_S, until
+
 MOST_BYTES = 1 << 16
-AGES = 600.0  # a lease that does not run out in a test
+AGES = 1e6  # seconds; longer than any test
 KILLED = -signal.SIGKILL
 ROOT = Path(__file__).parents[1]
-# A guard whose times are short, started as on a node otherwise.
-HURRIED = (
-    "import sys; from slurm_plugin.job import guard, lease, main, turn;"
-    " lease.LEASE_S, guard.EOF_S, turn.LOOK_S = {lease_s}, {eof_s}, 0.05;"
-    " guard.BEAT_S, guard.FRESH_S = 0.1, 0.2;"
-    " guard.MOST_BYTES = {most_bytes}; sys.exit(main(sys.argv[1:]))"
-)
-# Starts the task of every node here, hands its own stdin on to all of them, and ends when they have. The task of a
-# node with a file `absent-NODE` never says a word.
+# A guard as on a node, but it polls the test's clock. It makes a file `end-PID` when it has read the end of its stdin,
+# and `turn-PID` when another descriptor can be read. The alarm ends a forgotten guard.
+GUARD = """
+import functools, os, select, signal, sys, types
+from slurm_plugin.supervisor.guard import handover
+from slurm_plugin.supervisor.guard import server
+from slurm_plugin.supervisor.main import main
+def clock():
+    with open({directory!r} + "/clock") as file:
+        return float(file.read())
+def note(word):
+    open("%s/%s-%d" % ({directory!r}, word, os.getpid()), "w").close()
+def wait(read, write, extra, seconds):
+    if 0 not in read:
+        note("end")
+    ready = select.select(read, write, extra, 0.02 if seconds is None else min(seconds, 0.02))
+    if any(ready[0]):
+        note("turn")
+    return ready
+signal.alarm(3000)
+server.Guard = functools.partial(server.Guard, clock=clock)
+server.select = types.SimpleNamespace(select=wait)
+server.MOST_BYTES, server.WIPE_S, handover.LOOK_S = {most_bytes}, {ages}, 0.02
+sys.exit(main(sys.argv[1:], dict))
+"""
+# Start the tasks of all nodes on this machine, copy stdin to each, and end when all have ended. If there is a file
+# `absent-NODE`, the task of that node never answers.
 SRUN = """#!{python} -IS
 import os, subprocess, sys, threading
 words = sys.argv[1:]
@@ -38,7 +59,7 @@ tasks = []
 for number, name in enumerate(names):
     environ = dict(os.environ, SLURMD_NODENAME=name, SLURM_PROCID=str(number), SLURM_STEP_NUM_TASKS=str(len(names)))
     absent = os.path.exists("{directory}/absent-" + name)
-    argv = ["sleep", "60"] if absent else words[words.index("--") + 1:]
+    argv = ["sleep", "3000"] if absent else words[words.index("--") + 1:]
     tasks.append(subprocess.Popen(argv, stdin=subprocess.PIPE, env=environ, start_new_session=True))
     with open("{directory}/pids", "a") as file:
         file.write(name + " " + str(tasks[-1].pid) + "\\n")
@@ -64,76 +85,100 @@ _numbers = count(1)
 
 
 def new_job() -> int:
-    """A job id that nothing else on this machine has."""
+    """Return a job id that nothing else on this machine uses."""
     return 1_000_000_000 + os.getpid() * 1000 + next(_numbers)
 
 
-def until(done: Callable[[], object], seconds: float = 10.0) -> bool:
-    """Whether it came true in this time."""
-    end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+class Clock:
+    """A clock that only the test moves. The guards read the time from a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.now = path, 0.0
+        self.move(1000.0)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        """Advance the clock."""
+        later = self.path.with_suffix(".later")
+        later.write_text(repr(self.now + seconds))
+        later.replace(self.path)
+        self.now += seconds
+
+    def until(self, sign: Callable[[], object], step_s: float) -> None:
+        """Advance the clock in steps until `sign` returns true."""
+        until(lambda: sign() or self.move(step_s))
 
 
-def command(
-    job_id: int,
-    directory: Path,
-    *,
-    lease_s: float = LEASE_S,
-    eof_s: float = EOF_S,
-    **more: object,
-) -> list[str]:
-    """The words that start a guard of run 1, in a hurry; n1 is the first node."""
+def command(job_id: int, directory: Path, **more: object) -> list[str]:
+    """Return the command that starts a guard of run 1 on the clock in `directory`/clock. n1 is the first node."""
     options = {"first": "n1", "supervisor": os.getpid(), "restart": 1, "directory": directory, "lost": LOST_S, **more}
-    code = HURRIED.format(lease_s=lease_s, eof_s=eof_s, most_bytes=MOST_BYTES)
+    code = GUARD.format(directory=str(directory), most_bytes=MOST_BYTES, ages=AGES)
     words = [sys.executable, "-S", "-c", code, "guard"]
     return [*words, *(f"--{name}={value}" for name, value in options.items())]
 
 
 class Machine:
-    """A directory with our srun, the processes of a job, and the end of them all."""
+    """A directory with an srun and a clock, and the processes of a job."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.job_id = directory, new_job()
+        self.clock = Clock(directory / "clock")
         self.environ = {"PATH": f"{directory}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
         self.environ["SLURM_JOB_ID"] = str(self.job_id)
         self._started: list[subprocess.Popen[bytes]] = []
         self.srun(SRUN.replace("{python}", sys.executable).replace("{directory}", str(directory)))
 
     def srun(self, text: str) -> None:
-        """Another srun."""
+        """Replace srun."""
         (self.directory / "srun").write_text(text)
         (self.directory / "srun").chmod(0o755)
 
     def rank(self, *argv: str, **environ: str) -> "subprocess.Popen[bytes]":
-        """A process of the job, with a group of its own; it sleeps unless told otherwise."""
+        """Start a process of the job in its own process group, by default `sleep`. Wait for its environment."""
         given = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": str(self.job_id), **environ}
         given = {name: value for name, value in given.items() if value}
-        process = subprocess.Popen(argv or ("sleep", "60"), env=given, stdout=subprocess.PIPE, process_group=0)
+        process = subprocess.Popen(argv or ("sleep", "3000"), env=given, stdout=subprocess.PIPE, process_group=0)
         self._started.append(process)
+        until(lambda: has_begun(process))
         return process
 
     def guard(self, node: str, *, tasks: int = 2, number: int = 0, **more: object) -> "Talk":
-        """A guard on its own, without an srun."""
+        """Start a guard directly, without srun."""
         place = {"SLURMD_NODENAME": node, "SLURM_PROCID": str(number), "SLURM_STEP_NUM_TASKS": str(tasks)}
-        words = command(self.job_id, self.directory, **more)  # type: ignore[arg-type]
+        words = command(self.job_id, self.directory, **more)
         environ = {**self.environ, **place, "SLURM_PLUGIN_SPARED": "1"}
         talk = Talk(words, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0)
         self._started.append(talk)
         return talk
 
+    def request(self, **fields: object) -> barrier.Request:
+        """Return a request of the supervisor. By default it requests no checks."""
+        settings = {"deadline_s": AGES}
+        run_directory = str(self.directory / "run")
+        plain = barrier.Request(
+            "barrier", self.job_id, "7.0.0", run_directory, "n[1-3]", infiniband=False, check=False, settings=settings
+        )
+        return replace(plain, **fields)  # type: ignore[arg-type]
+
+    def question(self, **fields: object) -> str:
+        """Return the request as one line."""
+        return barrier.text(self.request(**fields))
+
+    def noted(self, word: str, *pids: int) -> bool:
+        """Return whether all these guards have noted `end` or `turn`."""
+        return all((self.directory / f"{word}-{pid}").exists() for pid in pids)
+
     def pids(self, node: str) -> list[int]:
-        """The tasks that srun has started for a node, the oldest first."""
+        """Return the tasks that srun has started for a node, oldest first."""
         with suppress(FileNotFoundError):
             lines = (self.directory / "pids").read_text().splitlines()
             return [int(pid) for name, pid in map(str.split, lines) if name == node]
         return []
 
     def close(self) -> None:
-        """End what is left."""
+        """Kill all processes that are left."""
         with suppress(FileNotFoundError):
             for line in (self.directory / "pids").read_text().splitlines():
                 with suppress(ProcessLookupError):
@@ -150,24 +195,22 @@ class Machine:
 
 
 class Talk(subprocess.Popen[bytes]):
-    """A guard that one can talk to, line by line."""
+    """A guard that exchanges lines with the test."""
 
     _heard = b""
 
     def tell(self, *lines: str) -> None:
-        """Write lines, all at once."""
+        """Write these lines in one write."""
         assert self.stdin
         self.stdin.write("".join(f"{line}\n" for line in lines).encode())
 
-    def line(self, seconds: float = 10.0) -> str:
-        """What it says next; empty at its end, and where it says nothing in this time."""
+    def line(self) -> str:
+        """Return the guard's next line; empty at the end of its output."""
         import select
 
         assert self.stdout
-        end = time.monotonic() + seconds
         while b"\n" not in self._heard:
-            if not select.select([self.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
-                return ""
+            assert select.select([self.stdout], [], [], HANG_S)[0], f"no line of a guard in {HANG_S} s"
             piece = self.stdout.read(65536)
             if not piece:
                 return ""
@@ -176,18 +219,38 @@ class Talk(subprocess.Popen[bytes]):
         return line.decode()
 
     def end(self) -> int:
-        """Close its stdin; its exit code."""
+        """Close the stdin of a guard without a lease, and return its exit code."""
         assert self.stdin
         self.stdin.close()
-        return self.wait(10)
+        return self.wait(HANG_S)
 
 
-def beaten(talk: Talk, number: int = 1) -> str:
-    """What a guard says to a beat."""
-    talk.tell(f"beat {number}")
+def beaten(talk: Talk, number: int = 1, sent: float | None = None) -> str:
+    """Send a heartbeat, and return the guard's answer. `sent`: the time of sending; None: now."""
+    talk.tell(f"beat {number}" if sent is None else f"beat {number} {sent}")
     return talk.line()
 
 
 def lives(rank: "subprocess.Popen[bytes]") -> bool:
-    """Whether nobody has ended it."""
-    return rank.poll() is None
+    """Return whether the process has neither ended nor stopped."""
+    return rank.poll() is None and state(rank.pid) not in ("T", "Z", "")
+
+
+def state(pid: int) -> str:
+    """Return the state letter in /proc: T: stopped, Z: zombie, empty: gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def has_begun(process: "subprocess.Popen[bytes]") -> bool:
+    """Return whether a process already has its own environment, or has ended."""
+    try:
+        return bool(Path(f"/proc/{process.pid}/environ").read_bytes()) or process.poll() is not None
+    except ProcessLookupError:
+        return True
+
+
+def gone(*pids: int) -> bool:
+    """Return whether all these processes have ended."""
+    return all(state(pid) in ("", "Z", "X") for pid in pids)

@@ -1,10 +1,10 @@
-"""Specs that ask for trouble: texts for every key that takes one, and whole files."""
+"""Hostile specs: texts for every text key, and whole files."""
 
 import json
 import shlex
 from typing import Any
 
-# What would show if a shell, sbatch, Jinja or YAML made something of it: a file `executed`, or another user's job.
+# If a shell, sbatch, Jinja or YAML interprets one of these texts, there is a file `executed`, or a job of another user.
 TEXTS = {
     "new line": "a\n#SBATCH --uid=0\ntouch executed",
     "carriage return": "a\r#SBATCH --uid=0\r\nb",
@@ -58,7 +58,7 @@ def _group(keys: dict[str, Any]) -> dict[str, Any]:
     return {"mode": "pytorch", "groups": [{}, keys]}
 
 
-# Text keys -> a part of a spec that has the text there.
+# Key -> a function that returns a part of a spec with the text in this key.
 KEYS = {
     "name": lambda text: {"name": text},
     "extends": lambda text: {"extends": text},
@@ -72,6 +72,7 @@ KEYS = {
     "stage_in.from": lambda text: {"stage_in": [{"from": text, "to": "a"}]},
     "stage_in.to": lambda text: {"stage_in": [{"from": "a", "to": text}]},
     "hooks.before": lambda text: {"hooks": {"before": f"{text}.sh"}},
+    "hooks.on_hold": lambda text: {"hooks": {"on_hold": f"{text}.py"}},
     "hooks.after": lambda text: {"hooks": {"after": ["a.py", f"{text}.py"]}},
     "logs.directory": lambda text: {"mode": "pytorch", "logs": {"per": "node", "directory": text}},
     "a name in env": lambda text: {"env": {text: "1"}},
@@ -115,7 +116,7 @@ _PLAIN = (
 KEYS |= {key: lambda text, key=key: {key: text} for key in _PLAIN}
 
 LETTERS = range(ord("b"), ord("z"))
-# Whole files, none of which is a spec.
+# Whole files. None of them is a valid spec.
 FILES = {
     "a bomb of aliases": b"a: &a [x,x]\n"
     + b"".join(b"%c: &%c [*%c,*%c]\n" % (n, n, n - 1, n - 1) for n in range(98, 122)),
@@ -137,5 +138,5 @@ FILES = {
 
 
 def spec(part: dict[str, Any]) -> bytes:
-    """A small spec with this part, as JSON, whose escapes say every text."""
+    """Return a small spec with this part, as JSON: JSON escapes can contain every text."""
     return json.dumps({"name": "a", "mode": "openmpi", "command": "./a.out", **part}).encode()

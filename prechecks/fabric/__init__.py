@@ -1,7 +1,7 @@
-"""The fabric of a job's hosts: can each talk with its neighbours, how fast, and do they add up right together?
+"""Check the network between a job's hosts: the links and speeds between neighbours, and the result of an all-reduce.
 
-Unlike the other checks this one is no item of a node's own round: it needs all hosts at once, and an MPI that starts
-a rank on each. `program` measures, `judge` says which host is to blame, slurm_plugin/job/fabric.py launches.
+This check is not in CHECKS, because it needs all hosts at the same time, and an MPI that starts a rank on each.
+slurm_plugin/supervisor/fabric.py launches the ranks, `program` measures, and `judge` names the faulty hosts.
 """
 
 from prechecks.fabric.judge import ITEM, Thresholds, judge, unknown

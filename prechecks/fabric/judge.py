@@ -1,4 +1,4 @@
-"""Which host of a job is to blame for a bad fabric: the ranks' lines in, one verdict a host out. Pure."""
+"""Return one verdict per host from the lines that the ranks printed, and name the hosts to blame. No side effects."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from prechecks.fabric import ring
-from prechecks.fabric.lines import Link, Said, read
-from prechecks.fabric.ring import Wire
-from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT, Verdict, one_line
+from prechecks.fabric.ring import Link, RankReport, Wire, read
+from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT, Verdict, first_few, one_line
 
 ITEM = "fabric"
-NAMED = 3  # how many hosts a message names
-FEW = 2  # and a tenth of the job: as many hosts can be bad by themselves; of more the launch is the likelier cause
+FEW = 2  # or a tenth of the job: if more hosts look bad, the launch is the likelier cause
 
 
 class Thresholds(NamedTuple):
-    """A link is slow below `share` of what is usual in this ring, or below `floor_mbs` (1e6 bytes/s) if that is set."""
+    """A link is slow below `share` of the ring's usual speed, or below `floor_mbs` (1e6 bytes/s) if that is set."""
 
     share: float = 0.3
     floor_mbs: float | None = None
 
     def least(self, usual_mbs: float | None) -> float | None:
-        """The slowest speed that passes; None where there is no measure."""
+        """Return the slowest speed that passes; None if there is no limit."""
         measures = [self.floor_mbs, usual_mbs * self.share if usual_mbs is not None else None]
         return max((measure for measure in measures if measure is not None), default=None)
 
@@ -34,19 +32,19 @@ def judge(
     thresholds: Thresholds = Thresholds(),  # noqa: B008 - immutable
     complaint: str = "",
 ) -> dict[str, Verdict]:
-    """One verdict a host, in the order of `hosts`. `complaint` is the launcher's own last line.
+    """Return one verdict per host, in the order of `hosts`. `complaint` is the last line of the launcher's output.
 
-    Only `failed` counts against a host: what cannot be laid at one host's door is `timeout` or `error`.
+    `failed` blames a host. If a fault cannot be attributed to one host, the verdict is `timeout` or `error`.
     """
     if len(hosts) < 2:
         return unknown(hosts, SKIPPED, "one host has no neighbour")
     found = read(lines, nonce, hosts)
-    trouble = _whole(found, complaint)
+    trouble = _common_failure(found, complaint)
     if trouble:
         return unknown(hosts, *trouble)
     wires = ring.wires(found)
     least = thresholds.least(ring.usual(wires))
-    blamed = _gone(found)
+    blamed = _lost_hosts(found)
     bad = {
         index
         for index, wire in enumerate(wires)
@@ -55,31 +53,31 @@ def judge(
     if len(wires) >= ring.FEWEST and len(bad) == len(wires):
         return unknown(hosts, ERROR, f"every link of the ring is bad, no host can be named: {_table(wires)}")
     for name, indices in ring.cover(wires, bad, hosts).items():
-        blamed[name] = _against(name, [wires[index] for index in indices], least)
+        blamed[name] = _reason(name, [wires[index] for index in indices], least)
     wrong = [name for name, said in found.items() if said.wrong and name not in blamed]
     if wrong and not any(wires[index].link.corrupt for index in bad):
         if 2 * len(wrong) < len(hosts):
             blamed |= {name: f"{found[name].wrong} elements of its all-reduce are wrong" for name in wrong}
         elif not blamed:
-            return unknown(hosts, ERROR, f"the all-reduce is wrong on {_names(wrong)}: no host can be named")
+            return unknown(hosts, ERROR, f"the all-reduce is wrong on {first_few(wrong)}: no host can be named")
     if len(blamed) > max(FEW, len(hosts) // 10):
-        many = f"{len(blamed)} of {len(hosts)} hosts look bad ({_names(list(blamed))}): too many to be so by themselves"
+        many = f"{len(blamed)} of {len(hosts)} hosts look bad ({first_few(list(blamed))}): too many for faults of hosts"
         return unknown(hosts, TIMEOUT, many)
     return {
         name: _failed(blamed[name], name, wires, least)
         if name in blamed
-        else _other(name, found[name], wires, least, list(blamed))
+        else _unnamed(name, found[name], wires, least, list(blamed))
         for name in hosts
     }
 
 
 def unknown(hosts: Iterable[str], verdict: str, message: str) -> dict[str, Verdict]:
-    """The same for every host: nothing is known of any."""
+    """Return the same verdict for every host, because the state of all hosts is unknown."""
     return {name: Verdict(ITEM, verdict, JOB_PROBLEM, one_line(message)) for name in hosts}
 
 
-def _whole(found: Mapping[str, Said], complaint: str) -> tuple[str, str] | None:
-    """What is said of everybody, where the check itself did not come about."""
+def _common_failure(found: Mapping[str, RankReport], complaint: str) -> tuple[str, str] | None:
+    """Return the verdict and message for all hosts if the check itself did not work, else None."""
     errors = [(name, said.error) for name, said in found.items() if said.error]
     if errors and not any(said.done for said in found.values()):
         return ERROR, f"{errors[0][0]}: {errors[0][1]}"
@@ -91,22 +89,22 @@ def _whole(found: Mapping[str, Said], complaint: str) -> tuple[str, str] | None:
     return None
 
 
-def _gone(found: Mapping[str, Said]) -> dict[str, str]:
-    """Hosts that are to blame whatever the ring says. The plainest sign counts; a weaker one only where it is all."""
+def _lost_hosts(found: Mapping[str, RankReport]) -> dict[str, str]:
+    """Return the hosts to blame regardless of the ring, with reasons. Use weak signs only if there is no clear sign."""
     half = len(found) / 2
     answered = [name for name, said in found.items() if said.done or said.late or said.stopped]
     ready = [name for name, said in found.items() if said.ready]
     plain = {name: f"its rank is stopped, in phase {said.stopped}" for name, said in found.items() if said.stopped}
-    plain |= {name: "its rank never spoke" for name, said in found.items() if not said.hello}
+    plain |= {name: "its rank wrote nothing" for name, said in found.items() if not said.hello}
     if plain:
         return plain
     if len(answered) >= half:
         quiet = [name for name, said in found.items() if name not in answered and not said.error]
-        # Several, once MPI runs: more likely one of them crashed, and mpirun then ended those that waited for it.
+        # If several are silent after MPI_Init, one of them probably crashed, and mpirun ended the others.
         if len(quiet) == 1 or not ready:
-            return dict.fromkeys(quiet, "its rank began and fell silent")
+            return dict.fromkeys(quiet, "its rank started, then wrote nothing more")
     if len(ready) >= half:
-        return {name: "its rank did not come out of MPI_Init" for name, said in found.items() if not said.ready}
+        return {name: "its rank did not return from MPI_Init" for name, said in found.items() if not said.ready}
     return {}
 
 
@@ -114,14 +112,14 @@ def _bad(link: Link, least: float | None) -> bool:
     return bool(link.stuck or link.corrupt) or (link.mbs is not None and least is not None and link.mbs < least)
 
 
-def _against(name: str, wires: Sequence[Wire], least: float | None) -> str:
-    """What the ring has against a host: both its links, or the one that parts it from its neighbour."""
+def _reason(name: str, wires: Sequence[Wire], least: float | None) -> str:
+    """Return the reason why a host is blamed: both its links are bad, or the link to one neighbour."""
     measure = f"; at least {_speed(least)} is wanted" if least is not None else ""
     if len(wires) > 1:
         return f"both its links are bad: {_links(name, wires)}{measure}"
     (wire,) = wires
     pair = f"the link {wire.left}-{wire.right} is bad: {_found(wire.link)}{measure}"
-    return f"{pair}; {name} is named to part the pair, {wire.other(name)} may be the cause"
+    return f"{pair}; {name} is blamed, but {wire.other(name)} may be the cause"
 
 
 def _failed(why: str, name: str, wires: Sequence[Wire], least: float | None) -> Verdict:
@@ -129,8 +127,8 @@ def _failed(why: str, name: str, wires: Sequence[Wire], least: float | None) -> 
     return Verdict(ITEM, FAILED, JOB_PROBLEM, one_line(why), value=min(speeds, default=None), threshold=least)
 
 
-def _other(name: str, said: Said, wires: Sequence[Wire], least: float | None, blamed: Sequence[str]) -> Verdict:
-    """A host that nothing is laid to: fine, where that is known."""
+def _unnamed(name: str, said: RankReport, wires: Sequence[Wire], least: float | None, blamed: Sequence[str]) -> Verdict:
+    """Return the verdict of a host that is not blamed: `ok` if it is known to work, else `timeout` or `error`."""
     mine = [wire for wire in wires if name in wire[:2]]
     good = [wire for wire in mine if wire.link.mbs is not None and not _bad(wire.link, least)]
     if said.error:
@@ -154,12 +152,12 @@ def _other(name: str, said: Said, wires: Sequence[Wire], least: float | None, bl
     return Verdict(ITEM, OK, JOB_PROBLEM, message, value=speed, threshold=least)
 
 
-def _why_unknown(name: str, said: Said, wires: Sequence[Wire], blamed: Sequence[str]) -> str:
+def _why_unknown(name: str, said: RankReport, wires: Sequence[Wire], blamed: Sequence[str]) -> str:
     if not blamed:
-        return f"not measured: {f'late in phase {said.late}' if said.late else 'its rank did not come to an end'}"
+        return f"not measured: {f'late in phase {said.late}' if said.late else 'its rank did not end'}"
     if any(wire.link != Link() for wire in wires):
-        return f"no good link: {_links(name, wires)}, which is laid to {_names(blamed)}"
-    return f"not measured, held up by {_names(blamed)}"
+        return f"no good link: {_links(name, wires)}, because of {first_few(blamed)}"
+    return f"not measured, delayed by {first_few(blamed)}"
 
 
 def _links(name: str, wires: Iterable[Wire]) -> str:
@@ -182,8 +180,3 @@ def _speed(mbs: float | None) -> str:
 
 def _us(us: float) -> str:
     return f"{us:.0f} us" if us < 10_000 else f"{us / 1000:.0f} ms"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"

@@ -1,18 +1,18 @@
-"""What each rank of the fabric check runs, one rank a host: `python3 program.py NONCE SECONDS HOST,HOST...`
+"""The program of each rank of a fabric check, one rank per host: `python3 program.py NONCE SECONDS HOST,HOST...`
 
-Run as a program, by the job's own interpreter, which has mpi4py: so it knows no other file of ours. A peer may be
-stopped or cut off at any time, hence operations that do not block, each polled until its share of SECONDS has passed,
-and a forked guard for what does block (MPI_Init, MPI_Finalize). A rank says what it has found as soon as it has, in
-lines `slurm_plugin-fabric NONCE HOST EVENT key=value...`, for the end of the program may never come:
+The job's own interpreter, which has mpi4py, runs this program, so it imports no other file of this package. A peer may
+be stopped or cut off at any time, so all operations are non-blocking and polled until their share of SECONDS has
+passed. A forked guard watches the calls that block (MPI_Init, MPI_Finalize). A rank writes each result immediately,
+because the program may never end. Lines are `slurm_plugin-fabric NONCE HOST EVENT key=value...`:
 
-  hello    it runs; rank= as the launcher's variables have it
-  ready    it came out of MPI_Init; rank= size=
-  barrier, allreduce     us=, or stuck=1, or (allreduce) wrong=ELEMENTS
-  link     peer=RANK, and latency_us= mbs= (1e6 bytes/s, both ways at once), or stuck=STAGE, or corrupt=BYTES
-  stopped  the guard: the rank's process is stopped (SIGSTOP, a debugger); phase=
-  late     the guard: the rank has not ended after SECONDS; phase= state=
-  error    it cannot measure; what= (the rest of the line)
-  done     all that this rank can find is said
+  hello    the rank runs; rank= from the launcher's variables
+  ready    MPI_Init has returned; rank= size=
+  barrier, allreduce     us=, or stuck=1; allreduce also wrong=ELEMENTS
+  link     peer=RANK, and latency_us= mbs= (1e6 bytes/s, both ways at the same time), or stuck=STAGE, or corrupt=BYTES
+  stopped  from the guard: the rank's process is stopped (SIGSTOP, a debugger); phase=
+  late     from the guard: the rank has not ended after SECONDS; phase= state=
+  error    the rank cannot measure; what= (the rest of the line)
+  done     this rank has written all its results
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ if TYPE_CHECKING:
     from typing import Any, Never
 
 LINE = "slurm_plugin-fabric"
-LONGEST = 600  # bytes: srun and mpirun keep such a line whole
-# The part of SECONDS after which a phase is over; the ring's rounds share the rest.
+LONGEST = 600  # bytes; srun and mpirun do not split such a line
+# The share of SECONDS after which a phase ends. The ring's rounds share the rest.
 INIT_BARRIER, INIT_ALLREDUCE = 0.5, 0.6
 ELEMENTS = 8192  # of eight bytes, in the all-reduce
 PINGS = 20
-SIZES = (1 << 16, 1 << 20, *[1 << 22] * 12)  # small first: a slow link must be measured, not given up
+# Small sizes first, so that a slow link has results, too. Three times, so that a short pause of a host has no effect.
+SIZES = (*[1 << 16] * 3, 1 << 20, *[1 << 22] * 12)
+LEAST = 4  # least number of exchanges, unless one would take too long
 LONGEST_TRANSFER_S = 1.0
-ENOUGH_S = 0.5  # of transfers: the best of many counts, for somebody else may need the cores now and then
-SPIN_S, NAP_S = 0.02, 0.0005  # a host's ranks may share its cores with somebody
+ENOUGH_S = 0.5  # time for transfers; the best one counts, because other processes may use the cores at times
+SPIN_S, NAP_S = 0.02, 0.0005  # poll without naps for SPIN_S only: other processes may need the cores
 LOOK_EVERY_S = 0.25
-LINGER_S = 1.0  # between the last words and the end: the first rank that ends so takes all the others with it
+LINGER_S = 1.0  # pause before a failing exit, after which the launcher ends all ranks
 
 
 class Rank:
-    """Who speaks, and how long there is."""
+    """A rank: its name, its output and its deadline."""
 
     def __init__(self, nonce: str, seconds: float, hosts: Sequence[str]) -> None:
         self.end = time.monotonic() + seconds
@@ -53,19 +55,19 @@ class Rank:
         self.rank = _rank_of_launcher(os.environ)
         self.name = host_name(os.uname().nodename, self.rank, hosts)
         self.head = f"{LINE} {nonce} {self.name}"
-        self.phases = -1  # where the guard hears which phase this rank is in
+        self.phases = -1  # the pipe on which the guard reads this rank's phase
 
     def say(self, event: str, **fields: object) -> None:
-        """One line, whole and at once."""
+        """Write one line to stdout, by one write."""
         words = [f"{name}={value}" for name, value in fields.items()]
         os.write(1, " ".join([self.head, event, *words]).encode("ascii", "replace")[: LONGEST - 1] + b"\n")
 
     def enter(self, phase: str) -> None:
-        """Tell the guard."""
+        """Send the phase to the guard."""
         os.write(self.phases, phase.encode() + b"\n")
 
     def until(self, share: float) -> float:
-        """The time when `share` of all has passed."""
+        """Return the monotonic time at which `share` of SECONDS has passed."""
         return self.end - self.seconds * (1 - share)
 
 
@@ -77,8 +79,10 @@ def _rank_of_launcher(environ: Mapping[str, str]) -> int:
 
 
 def host_name(nodename: str, rank: int, hosts: Sequence[str]) -> str:
-    """This host as Slurm calls it: by its own name, its short name, else by its rank (SLURMD_NODENAME may be the first
-    node's: Hydra hands the launcher's whole environment on)."""
+    """Return Slurm's name of this host: `nodename` or its short form if it is in `hosts`, else `hosts[rank]`.
+
+    SLURMD_NODENAME is not used: it may be that of the first node, because Hydra passes on the launcher's environment.
+    """
     for name in (nodename, nodename.partition(".")[0]):
         if name in hosts:
             return name
@@ -86,7 +90,7 @@ def host_name(nodename: str, rank: int, hosts: Sequence[str]) -> str:
 
 
 def start_guard(me: Rank) -> None:
-    """Fork a watcher that needs no interpreter lock of ours: MPI_Init keeps it for as long as it blocks."""
+    """Fork the guard. A thread could not run while MPI_Init blocks, because MPI_Init holds the interpreter lock."""
     read, me.phases = os.pipe()
     rank = os.getpid()
     if os.fork():
@@ -100,7 +104,7 @@ def start_guard(me: Rank) -> None:
 
 
 def watch(me: Rank, read: int, rank: int) -> None:
-    """Until the rank's end of the pipe closes: say when it is stopped, say when it is late, then end it."""
+    """Report a stopped rank and a late rank; kill a late rank. End when the rank's end of the pipe closes."""
     phase, stopped, late = "start", 0, False
     while True:
         if select.select([read], [], [], LOOK_EVERY_S)[0]:
@@ -121,15 +125,15 @@ def watch(me: Rank, read: int, rank: int) -> None:
 
 
 def state_of(pid: int) -> str:
-    """The letter of proc(5)."""
+    """Return the process state letter of proc(5)."""
     with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
         return file.read().rpartition(b")")[2].split()[0].decode()
 
 
 def rounds(size: int) -> list[list[tuple[int, int]]]:
-    """The ring as rounds of pairs, each rank once a round at most, so that no pair disturbs another.
+    """Return the ring as rounds of pairs. A rank is at most once in a round, so that pairs do not disturb each other.
 
-    Lower rank first; with two ranks there is one link, with an odd number the last pair has a round of its own.
+    The lower rank comes first. Two ranks have one link. If `size` is odd, the last pair has a separate round.
     """
     links = [(left, left + 1) for left in range(size - 1)]
     found = [links[0::2], links[1::2]]
@@ -141,7 +145,7 @@ def rounds(size: int) -> list[list[tuple[int, int]]]:
 
 
 def wait(MPI: Any, requests: list[Any], until: float) -> bool:  # noqa: N803 - the module's own name
-    """Poll until all are complete; False where the time has passed."""
+    """Poll until all requests are complete; return False if they are not complete at the time `until`."""
     started = time.monotonic()
     while not MPI.Request.Testall(requests):
         now = time.monotonic()
@@ -159,11 +163,11 @@ def _us(started: float) -> int:
 
 
 def barrier(MPI: Any, me: Rank, comm: Any) -> bool:  # noqa: N803
-    """Whether every rank came."""
+    """Run and report a barrier. Return whether every rank reached it."""
     me.enter("barrier")
     started = time.monotonic()
     there = wait(MPI, [comm.Ibarrier()], me.until(INIT_BARRIER))
-    if there:  # the first one also made the connections and waited for the slowest start
+    if there:  # the first barrier includes the time for connections and slow starts: measure another
         started = time.monotonic()
         there = wait(MPI, [comm.Ibarrier()], me.until(INIT_BARRIER))
     me.say("barrier", **({"us": _us(started)} if there else {"stuck": 1}))
@@ -171,7 +175,7 @@ def barrier(MPI: Any, me: Rank, comm: Any) -> bool:  # noqa: N803
 
 
 def all_reduce(MPI: Any, me: Rank, comm: Any) -> bool:  # noqa: N803
-    """Whether the all-reduce ended. Element i of rank r is (r + 1) * (i + 1), so that every sum is known."""
+    """Run and report an all-reduce. Return whether it ended. Element i of rank r is (r + 1) * (i + 1)."""
     me.enter("allreduce")
     rank, size = comm.Get_rank(), comm.Get_size()
     mine = array("q", ((rank + 1) * (i + 1) for i in range(ELEMENTS)))
@@ -187,19 +191,19 @@ def all_reduce(MPI: Any, me: Rank, comm: Any) -> bool:  # noqa: N803
 
 
 def pattern(rank: int, size: int) -> bytes:
-    """What `rank` sends."""
+    """Return the bytes that `rank` sends."""
     return bytes((rank * 31 + i * 7) & 255 for i in range(256)) * (size // 256)
 
 
 class Link:
-    """One pair at work; both ends measure the same exchanges, the lower rank decides how many there are."""
+    """One pair of ranks. Both ends measure the same exchanges; the lower rank decides how many there are."""
 
     def __init__(self, MPI: Any, me: Rank, comm: Any, peer: int, until: float) -> None:  # noqa: N803
         self.MPI, self.me, self.comm, self.peer, self.until = MPI, me, comm, peer, until
         self.leads = comm.Get_rank() < peer
 
     def measure(self) -> bool:
-        """Whether the link works; says what it found."""
+        """Measure and report the link. Return whether it works."""
         stage = self._stages()
         if stage:
             self.me.say("link", peer=self.peer, stuck=stage)
@@ -207,7 +211,7 @@ class Link:
 
     def _stages(self) -> str:
         byte = bytearray(1)
-        if not self._swap(b"x", byte):  # from here on the peer is there: waiting for it is not the link's fault
+        if not self._swap(b"x", byte):  # wait for the peer: its delay is not part of a measurement
             return "meet"
         latency = float("inf")
         for _ in range(PINGS):
@@ -219,25 +223,26 @@ class Link:
         return self._transfers(round(latency * 1e6, 1), byte)
 
     def _transfers(self, latency_us: float, byte: bytearray) -> str:
-        best, took, before, enough = 0.0, 0.0, 1, time.monotonic() + ENOUGH_S
+        best, enough = 0.0, time.monotonic() + ENOUGH_S
         for number, size in enumerate(SIZES):
             if self.leads:
-                expected = took / before * size
+                expected = size / best / 1e6 if best else 0.0
                 now = time.monotonic()
-                byte[0] = expected < min(LONGEST_TRANSFER_S, (self.until - now) / 2) and (now < enough or number < 2)
+                fits = expected < min(LONGEST_TRANSFER_S, (self.until - now) / 2)
+                byte[0] = fits and (now < enough or number < LEAST)
             if not wait(self.MPI, [self._send(byte) if self.leads else self._receive(byte)], self.until):
                 return "transfer"
             if not byte[0]:
                 break
             mine, theirs = pattern(self.comm.Get_rank(), size), bytearray(size)
             wanted = pattern(self.peer, size)
-            # A send ends where its bytes are in some buffer: only the peer's answer shows that they arrived.
+            # A send ends when its bytes are in some buffer: only the peer's answer shows that they arrived.
             if not self._swap(b"x", byte):
                 return "transfer"
             started = time.monotonic()
             if not (self._swap(mine, theirs) and self._swap(b"x", byte)):
                 return "transfer"
-            took, before = time.monotonic() - started, size
+            took = time.monotonic() - started
             if theirs != wanted:
                 self.me.say("link", peer=self.peer, corrupt=sum(map(int.__ne__, theirs, wanted)))
                 return ""
@@ -258,7 +263,7 @@ class Link:
 
 
 def ring(MPI: Any, me: Rank, comm: Any) -> bool:  # noqa: N803
-    """Whether both links of this rank work."""
+    """Measure the links of this rank. Return whether they work."""
     fine, all_rounds = True, rounds(comm.Get_size())
     for number, pairs in enumerate(all_rounds, 1):
         until = me.until(INIT_ALLREDUCE + (1 - INIT_ALLREDUCE) * number / len(all_rounds))
@@ -270,7 +275,7 @@ def ring(MPI: Any, me: Rank, comm: Any) -> bool:  # noqa: N803
 
 
 def measure(me: Rank) -> int:
-    """All of it; the exit code."""
+    """Measure everything. Return the exit code."""
     me.enter("init")
     try:
         import mpi4py  # noqa: PLC0415 - only a rank has it
@@ -286,7 +291,7 @@ def measure(me: Rank) -> int:
         count = f"MPI has {comm.Get_size()} ranks, not {len(me.hosts)}"
         me.say("error", what=f"{count}: does the mpi4py of {sys.executable} belong to this launcher's MPI?")
         return 1
-    # Every rank starts the same collectives in the same order, and none after one that is stuck.
+    # Every rank starts the same collectives in the same order. After a stuck collective it starts no other.
     fine = barrier(MPI, me, comm) and all_reduce(MPI, me, comm)
     fine = ring(MPI, me, comm) and fine
     me.say("done")
@@ -294,14 +299,14 @@ def measure(me: Rank) -> int:
     if fine and wait(MPI, [comm.Ibarrier()], me.end):
         MPI.Finalize()
         return 0
-    while time.monotonic() < me.end + LINGER_S:  # the others may need our side of their messages to the last
+    while time.monotonic() < me.end + LINGER_S:  # other ranks may still need this rank for their messages
         comm.Iprobe()
         time.sleep(NAP_S)
     return 1
 
 
 def main(argv: Sequence[str]) -> Never:
-    """Returns only by ending the process: MPI's own handlers at exit would wait for who is stuck."""
+    """Run the program and end the process without MPI's exit handlers, which would wait for stuck ranks."""
     if sys.path[0] == os.path.dirname(os.path.abspath(argv[0])):  # noqa: PTH100, PTH120
         del sys.path[0]  # modules beside this file have common names
     me = Rank(argv[1], float(argv[2]), argv[3].split(","))

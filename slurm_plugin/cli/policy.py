@@ -1,4 +1,4 @@
-"""`slurm-plugin policy`: what the site's rules make of a job, without submitting it."""
+"""`slurm-plugin policy`: try the site's rules on a job, without submitting it."""
 
 import json
 import os
@@ -10,18 +10,20 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from slurm_plugin import scripts, siteconfig, token
-from slurm_plugin import submit as submission
-from slurm_plugin.cli.jobs import config_option, flags_if_it_can_say, load_specs, read_file, spec_name
-from slurm_plugin.policy import facts, judge, language, lua
-from slurm_plugin.policy.facts import Asked
-from slurm_plugin.site import job_submit
+from slurm_plugin.cli.group import json_option
+from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, load_specs, read_file, spec_name
+from slurm_plugin.records import token
+from slurm_plugin.site import configuration, lua
+from slurm_plugin.spec import policy_language
+from slurm_plugin.submit import policy_verdict, submission
+from slurm_plugin.submit.policy_verdict import JobOptions
+from slurm_plugin.submit.wrapper import batch_script
 
 _NO_VAL = 4294967294  # slurm.NO_VAL
 _NOTHING = ("nil", str(_NO_VAL))
-# Of what a rule is about, as slurmctld has it.
+# slurmctld's field -> the name that rules use.
 _ABOUT = {"time_limit": "time", "min_nodes": "nodes", "max_nodes": "nodes", "admin_comment": "retries"}
-_ANY_UID = 65534  # of a user that this machine does not know
+_ANY_UID = 65534  # for a user that this machine does not know
 
 
 @click.group()
@@ -40,7 +42,7 @@ def policy() -> None:
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help="A job_submit.lua to run.  [default: what `site render` makes of the site file]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def test(
     job_file: str,
     config: Path | None,
@@ -54,23 +56,23 @@ def test(
 
     SCRIPT is a batch script, with its #SBATCH and #PLUGIN lines as slurm-plugin sbatch reads them.
     """
-    settings = siteconfig.load(config)
+    settings = configuration.load(config)
     data = read_file(job_file)
-    if scripts.is_script(data):
-        jobs = [scripts.build(data, job_file, settings)]
+    if batch_script.is_script(data):
+        jobs = [submission.of_script(data, job_file, settings.sbatch, settings.command)]
     else:
         here = submission.here(settings)
         specs = load_specs(data, job_file, settings, flags_if_it_can_say)
         jobs = [submission.build(spec, here, spec_name(job_file)) for spec in specs]
-    text = lua_file.read_text(errors="surrogateescape") if lua_file else job_submit(settings)
+    text = lua_file.read_text(errors="surrogateescape") if lua_file else lua.job_submit(settings)
     name = user or submission.own_name()
-    rules = None if lua_file or _uid(name) == 0 else language.compiled(settings.policy)
-    parts = [said for job in jobs for said in facts.asked(job.script, job.arguments, os.environ)]
-    return max([_tried(said, text, name, default_partition, rules, as_json=as_json) for said in parts])
+    rules = None if lua_file or _uid(name) == 0 else policy_language.compiled(settings.policy)
+    parts = [part for job in jobs for part in policy_verdict.jobs(job.script, job.arguments, os.environ)]
+    return max([_try_rules(part, text, name, default_partition, rules, as_json=as_json) for part in parts])
 
 
-def _tried(
-    said: Asked,
+def _try_rules(
+    job: JobOptions,
     text: str,
     name: str,
     default_partition: str | None,
@@ -78,19 +80,23 @@ def _tried(
     *,
     as_json: bool,
 ) -> int:
-    """Print what this job_submit.lua makes of one job, or of one group of it; 0 where it accepts it, else 1.
+    """Run the job_submit.lua in `text` on a job or one of its groups. Print the verdict. Return 0 if accepted, else 1.
 
-    `rules`: those that it was made of, which say who wants a change; None where it was not, and for root.
+    `rules`: the rules that the script was made from; they give the cause of a change. None for --lua, and for root.
     """
     partitions = {
-        each: {"flag_default": int(each == default_partition), "default_time": _NO_VAL, "max_time": judge.UNLIMITED}
-        for each in (*(said.get("partition") or "").split(","), default_partition or "")
+        each: {
+            "flag_default": int(each == default_partition),
+            "default_time": _NO_VAL,
+            "max_time": policy_verdict.UNLIMITED,
+        }
+        for each in (*(job.get("partition") or "").split(","), default_partition or "")
         if each
     }
     uid = _uid(name)
-    answer = lua.outside(text, _description(said, name, uid), uid=uid, partitions=partitions)
+    answer = lua.outside(text, _description(job, name, uid), uid=uid, partitions=partitions)
     accepted = answer["code"] == 0
-    because = _because(rules, said, name, default_partition) if rules is not None else {}
+    because = _because(rules, job, name, default_partition) if rules is not None else {}
     changes = [(*each, because.get(_ABOUT.get(each[0], each[0]), "")) for each in answer["changes"]]
     if as_json:
         verdict = "accepted" if accepted else "refused"
@@ -113,32 +119,32 @@ def _tried(
     return int(not accepted)
 
 
-def _because(rules: Mapping[str, Any], said: Asked, user: str, default_partition: str | None) -> Mapping[str, str]:
-    """Who wants each change: the defaults or a rule, as far as it can be told outside Slurm."""
-    known = facts.facts(said, user)
+def _because(rules: Mapping[str, Any], job: JobOptions, user: str, default_partition: str | None) -> Mapping[str, str]:
+    """Return the cause of each change, the defaults or a rule, if it is known outside Slurm."""
+    known = policy_verdict.facts(job, user)
     if default_partition and "partition" in known.unknown and not rules["defaults"].get("partition"):
         names = {**known.names, "partition": (default_partition,)}
         known = replace(known, names=names, unknown=known.unknown - {"partition"})
     if "partition" in known.names:
-        known = replace(known, default_time=judge.UNLIMITED)  # as the stand-in for Slurm has it
-    found, asked = judge.submitted(rules, known), token.find(said.get("comment") or "")
+        known = replace(known, default_time=policy_verdict.UNLIMITED)  # as in the partitions of `_try_rules`
+    found, request = policy_verdict.submitted(rules, known), token.find(job.get("comment") or "")
     most = found.retries
-    granted_all = most is None or asked is None or asked.retries <= most
+    granted_all = most is None or request is None or request.retries <= most
     return {name: why for name, why in found.because.items() if name != "retries" or not granted_all}
 
 
-def _description(said: Asked, user: str, uid: int) -> dict[str, Any]:
-    """What slurmctld hands to job_submit.lua, as far as a policy can see it."""
-    least, most = said.nodes
+def _description(job: JobOptions, user: str, uid: int) -> dict[str, Any]:
+    """Return the job description that job_submit.lua gets, with only the fields that a policy can read."""
+    least, most = job.nodes
     names = {"account": "account", "partition": "partition", "qos": "qos", "reservation": "reservation"}
     names |= {"comment": "comment", "name": "job-name"}
     return {
-        **{field: value for field, option in names.items() if (value := said.get(option))},
+        **{field: value for field, option in names.items() if (value := job.get(option))},
         "user_name": user,
         "user_id": uid,
         "min_nodes": least or _NO_VAL,
         "max_nodes": most or _NO_VAL,
-        "time_limit": said.minutes or _NO_VAL,
+        "time_limit": job.minutes or _NO_VAL,
     }
 
 
@@ -150,7 +156,7 @@ def _uid(name: str) -> int:
 
 
 def _value(field: str, text: str) -> str:
-    """A value of a job as a line shows it."""
+    """Return the value of a job's field as text for people."""
     if text in _NOTHING:
         return "not given"
-    return judge.clock(int(text)) if field == "time_limit" and text.isdigit() else text
+    return policy_verdict.clock(int(text)) if field == "time_limit" and text.isdigit() else text

@@ -1,4 +1,4 @@
-"""`slurm-plugin run`: the interpreter of a job spec that sbatch was given as a batch script."""
+"""`slurm-plugin run`: run a job spec that a user gave sbatch as a batch script."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,16 @@ from pathlib import Path
 import click
 import msgspec
 
-from slurm_plugin import batchspec, sitefile, submit
-from slurm_plugin import render as rendering
 from slurm_plugin import spec as specs
-from slurm_plugin.batchspec import Told
-from slurm_plugin.cli import jobs
+from slurm_plugin.cli import specs as spec_files
 from slurm_plugin.errors import UsageError
-from slurm_plugin.job.log import say
+from slurm_plugin.records import job_directory
 from slurm_plugin.slurm import SlurmError, connect
+from slurm_plugin.spec import submit_config
+from slurm_plugin.submit import batch_spec, own_command
+from slurm_plugin.submit import render as rendering
+from slurm_plugin.submit.batch_spec import SlurmAnswers
+from slurm_plugin.supervisor.log import say
 
 _BASH = "/bin/bash"
 
@@ -28,31 +30,33 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
     """
     if arguments:
         raise UsageError(f"found {arguments[0]!r} behind the spec: it takes no arguments; write them into `command:`")
-    data, config = jobs.read_file(spec_file), sitefile.load()
+    data, config = spec_files.read_file(spec_file), submit_config.load()
     runtime = config.container.runtime or ""
     found = specs.keyed(data, "JOB.yaml", presets=config.presets, runtime=runtime)
     spec, keys = specs.one(found, "JOB.yaml")
     directory = str(Path.cwd().resolve())
-    spec = batchspec.fitted(spec, keys, batchspec.given(os.environ, directory, _told(), data), say)
-    site = rendering.Site(directory, submit.own_command(config), root=os.geteuid() == 0)
+    spec = batch_spec.fit(spec, keys, batch_spec.given(os.environ, directory, _slurm_answers(), data), say)
+    site = rendering.Site(directory, own_command.for_scripts(config.command), root=os.geteuid() == 0)
+    if (number := os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")).isdecimal():
+        job_directory.keep(Path(directory), int(number), spec=data)
     return _become(rendering.script(msgspec.structs.replace(spec, workdir=None), site))
 
 
-def _told() -> Told:
-    """What Slurm says of this job; a controller that is away costs no job."""
+def _slurm_answers() -> SlurmAnswers:
+    """Return Slurm's facts about this job; none outside a job, or if no controller answers."""
     try:
         number = int(os.environ.get("SLURM_JOB_ID", ""))
         door = connect(say=say)
-        return Told(door.job(number), door.queueing([number]).get(number), door.request(number))
+        return SlurmAnswers(door.job(number), door.queueing([number]).get(number), door.request(number))
     except ValueError:
-        return Told()
+        return SlurmAnswers()
     except SlurmError as error:
         say(f"could not compare the spec with the job: {error.one_line}")
-        return Told()
+        return SlurmAnswers()
 
 
 def _become(script: str) -> int:
-    """Run what the spec is rendered to, as Slurm would."""
+    """Replace this process with bash, which runs the rendered script as Slurm would."""
     made = os.memfd_create("slurm_plugin-script", 0)  # stays open: bash reads it
     with open(made, "w", encoding="utf-8", closefd=False) as file:
         file.write(script)

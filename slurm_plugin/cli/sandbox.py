@@ -1,4 +1,4 @@
-"""`slurm-plugin sandbox`: a real Slurm of several machines on this one."""
+"""`slurm-plugin sandbox`: run a real Slurm with several machines on this machine."""
 
 import json
 import os
@@ -12,8 +12,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
-from slurm_plugin.sandbox import Bind, Sandbox, machine, roots, store
+from slurm_plugin.cli.group import json_option
+from slurm_plugin.errors import MissingError, SlurmPluginError
+from slurm_plugin.sandbox import Sandbox, machine, roots, store
 from slurm_plugin.sandbox.faults import FAULTS
 from slurm_plugin.sandbox.image import USERS
 
@@ -47,16 +48,35 @@ def sandbox(ctx: click.Context, directory: Path) -> None:
     "--bind", "binds", multiple=True, metavar="SRC[:DST][:rw]", help="Show a path of the host in every machine."
 )
 @click.option("--no-hooks", is_flag=True, help="A plain Slurm, without our hooks.")
+@click.option("--accounting", is_flag=True, help="Also slurmdbd with MariaDB: sacct, accounts and QOS work.")
 @click.pass_obj
-def up(box: Sandbox, *, nodes: int, gpus: int, root: Path | None, binds: tuple[str, ...], no_hooks: bool) -> None:
-    """Start it; returns when every node is idle."""
+def up(
+    box: Sandbox,
+    *,
+    nodes: int,
+    gpus: int,
+    root: Path | None,
+    binds: tuple[str, ...],
+    no_hooks: bool,
+    accounting: bool,
+) -> None:
+    """Start it, and return when every node is idle."""
     begin = time.monotonic()
-    parsed = tuple(parse_bind(text) for text in binds)
-    if not box.up(nodes, gpus, root, parsed, hooks=not no_hooks):
+    parsed = tuple(machine.parse_bind(text) for text in binds)
+    if not box.up(nodes, gpus, root, parsed, hooks=not no_hooks, accounting=accounting):
         click.echo(f"already up: {nodes} nodes x {gpus} GPUs in {box.directory}")
         return
     click.echo(f"up in {time.monotonic() - begin:.1f} s: {nodes} nodes x {gpus} GPUs in {box.directory}")
-    click.echo("  try: slurm-plugin sandbox run srun -N2 hostname")
+    click.echo(f"  try: {store.command(box.directory, 'run srun -N2 hostname')}")
+
+
+@sandbox.command()
+@click.argument("machines", metavar="[ctl|nX]...", nargs=-1)
+@click.pass_obj
+def restart(box: Sandbox, machines: tuple[str, ...]) -> None:
+    """Start slurmctld or slurmd again on these machines, or wherever it does not run. Files, state and jobs stay."""
+    done = box.restart(machines)
+    click.echo(f"{box.directory}: " + (f"restarted {', '.join(done)}" if done else "nothing was stopped"))
 
 
 @sandbox.command()
@@ -67,7 +87,7 @@ def down(box: Sandbox) -> None:
 
 
 @sandbox.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_obj
 def status(box: Sandbox, as_json: bool) -> int:
     """Show every machine and its faults; exit 1 when it is not up."""
@@ -76,7 +96,7 @@ def status(box: Sandbox, as_json: bool) -> int:
         click.echo(json.dumps(asdict(found), indent=1))
         return 0 if found.up else 1
     if not found.machines:
-        raise SlurmPluginError(f"no sandbox is up in {box.directory}\n  run: slurm-plugin sandbox up")
+        raise SlurmPluginError(f"no sandbox is up in {box.directory}\n  run: {store.command(box.directory, 'up')}")
     table = Table(box=None, pad_edge=False)
     for column in ("MACHINE", "PID", "ADDRESS", "DAEMON", "STATE", "FAULTS"):
         table.add_column(column, no_wrap=True)
@@ -91,7 +111,7 @@ def status(box: Sandbox, as_json: bool) -> int:
 @sandbox.command()
 @click.pass_obj
 def env(box: Sandbox) -> None:
-    """Print what to export so that this machine's own sbatch talks to it: eval "$(... sandbox env)"."""
+    """Print the variables that connect this machine's own sbatch to it: eval "$(... sandbox env)"."""
     for name, value in box.environment().items():
         click.echo(f"export {name}={shlex.quote(value)}")
 
@@ -102,12 +122,12 @@ def env(box: Sandbox) -> None:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
 def run(box: Sandbox, user: str, node: str, command: tuple[str, ...]) -> None:
-    """Run CMD in a machine, with this terminal; its exit code is ours."""
+    """Run CMD in a machine with this terminal, and exit with its exit code."""
     program = shutil.which("nsenter")
     if program is None:
         raise MissingError("nsenter is not found\n  run: apt-get install util-linux")
     if os.geteuid() != 0:
-        raise MissingError("entering a machine needs root\n  run: sudo slurm-plugin sandbox run ...")
+        raise MissingError(f"entering a machine needs root\n  run: sudo {store.command(box.directory, 'run ...')}")
     argv = box.argv(command, user, node, box.visible(Path.cwd(), node))
     os.chdir("/")
     os.umask(0o022)
@@ -119,9 +139,9 @@ def run(box: Sandbox, user: str, node: str, command: tuple[str, ...]) -> None:
 @click.argument("fault", type=click.Choice(list(FAULTS)))
 @click.pass_obj
 def break_(box: Sandbox, node: str, fault: str) -> None:
-    """Make FAULT on NODE (`sandbox faults` says what each one is)."""
+    """Make FAULT on NODE (`sandbox faults` explains each one)."""
     box.break_node(node, fault)
-    click.echo(f"{node}: {FAULTS[fault].about}\n  undo it: slurm-plugin sandbox heal {node}")
+    click.echo(f"{node}: {FAULTS[fault].about}\n  undo it: {store.command(box.directory, f'heal {node}')}")
 
 
 @sandbox.command()
@@ -133,9 +153,8 @@ def heal(box: Sandbox, node: str, resume: bool) -> None:
     had = box.heal_node(node, resume=resume)
     click.echo(f"{node}: healed {', '.join(had)}" if had else f"{node}: had no fault")
     if not resume:
-        click.echo(
-            f"  if Slurm drained it: slurm-plugin sandbox run --user root scontrol update nodename={node} state=resume"
-        )
+        resuming = store.command(box.directory, f"run --user root scontrol update nodename={node} state=resume")
+        click.echo(f"  if Slurm drained it: {resuming}")
 
 
 @sandbox.command()
@@ -145,10 +164,11 @@ def heal(box: Sandbox, node: str, resume: bool) -> None:
 @click.option(
     "--package", "packages", multiple=True, metavar="NAME", help="Also install this Debian package, in a built DIR too."
 )
-def root(suite: str, root: Path, mirror: str | None, packages: tuple[str, ...]) -> None:
+@click.pass_obj
+def root(box: Sandbox, suite: str, root: Path, mirror: str | None, packages: tuple[str, ...]) -> None:
     """Build DIR for `up --root DIR`: trixie has Slurm 24.11, forky 26.05 and pyslurm."""
     if roots.make(roots.Wanted(suite, root, packages), mirror, click.echo):
-        click.echo(f"  try: slurm-plugin sandbox up --root {root}")
+        click.echo(f"  try: {store.command(box.directory, f'up --root {root}')}")
 
 
 @sandbox.command()
@@ -156,13 +176,3 @@ def faults() -> None:
     """List the faults that `break` can make."""
     for name, fault in FAULTS.items():
         click.echo(f"{name:<12} {fault.about}")
-
-
-def parse_bind(text: str) -> Bind:
-    """`SRC`, `SRC:DST`, `SRC:rw` or `SRC:DST:rw`; read-only without rw. Raises UsageError."""
-    parts = text.split(":")
-    writable = len(parts) > 1 and parts[-1] == "rw"
-    paths = parts[:-1] if writable else parts
-    if len(paths) not in (1, 2) or not all(path.startswith("/") for path in paths):
-        raise UsageError(f"--bind {text!r}: SRC[:DST][:rw] with absolute paths is accepted")
-    return Bind(paths[0], paths[-1], writable)

@@ -1,23 +1,29 @@
-"""`slurm-plugin site`: what an admin deploys."""
+"""`slurm-plugin site` and `doctor`: deploy slurm_plugin on this machine, and check how it is set up."""
 
 import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO, Any
 
 import click
 
-from slurm_plugin import archive, siteconfig
-from slurm_plugin.doctor import examine, measure
-from slurm_plugin.doctor.finding import exit_code
-from slurm_plugin.install import look, show
-from slurm_plugin.install import plan as planning
-from slurm_plugin.install.perform import perform
-from slurm_plugin.install.standing import Plan
-from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import DEFAULT_ROOT, load, site_file
-from slurm_plugin.sitefile import DEFAULT_PATH
+from slurm_plugin.cli.group import json_option
+from slurm_plugin.cli.nodeside import pager
+from slurm_plugin.records.site_settings import DEFAULT_ROOT
+from slurm_plugin.site import archive, compilation
+from slurm_plugin.site.compilation import site_file
+from slurm_plugin.site.configuration import load
+from slurm_plugin.site.doctor import examine
+from slurm_plugin.site.doctor.judge import exit_code
+from slurm_plugin.site.files import render_site, rendered
+from slurm_plugin.site.install import equipment as counting
+from slurm_plugin.site.install import machine as this_machine
+from slurm_plugin.site.install import plan as planning
+from slurm_plugin.site.install import show
+from slurm_plugin.site.install.machine import Plan
 from slurm_plugin.slurm import connect
+from slurm_plugin.spec.submit_config import DEFAULT_PATH
 
 DEADLINE_S = 10.0
 Command = Callable[..., object]
@@ -27,26 +33,50 @@ _config = click.option(
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help=f"The site file.  [default: {DEFAULT_PATH}, where it exists]",
 )
-_root = click.option("--root", default=DEFAULT_ROOT, show_default=True, help="Where the site directory stands.")
+_root = click.option("--root", default=DEFAULT_ROOT, show_default=True, help="The site directory.")
 _apply = click.option("--apply", "do", is_flag=True, help="Do it. Without: only show it.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+_role = click.option(
+    "--role",
+    type=click.Choice(this_machine.ROLES),
+    help="A node has the site directory; a controller slurm.conf, job_submit.lua and the spool directory too."
+    "  [default: what slurm.conf says of this host]",
+)
+_slurm_conf = click.option("--slurm-conf", metavar="PATH", help="[default: SLURM_CONF, /etc/slurm/slurm.conf]")
 
 
 def _machine(command: Command) -> Command:
-    """The options that say what of this machine is meant."""
-    for option in (
-        click.option(
-            "--role",
-            type=click.Choice(look.ROLES),
-            help="A node has the site directory; a controller slurm.conf, job_submit.lua and the spool directory too."
-            "  [default: what slurm.conf says of this host]",
-        ),
-        click.option("--slurm-conf", metavar="PATH", help="[default: SLURM_CONF, /etc/slurm/slurm.conf]"),
-        _root,
-        _config,
-    ):
-        command = option(command)
-    return command
+    """Add the options that describe this machine: the arguments of `_state`."""
+    return _config(_root(_slurm_conf(_role(command))))
+
+
+def _state(config: Path | None, root: str, slurm_conf: str | None, role: str | None) -> this_machine.MachineState:
+    """Return the state of this machine."""
+    return this_machine.inspect(root, slurm_conf, role, load(config), connect(deadline_s=DEADLINE_S))
+
+
+@click.command()
+@json_option
+@_config
+@_root
+def doctor(*, as_json: bool, config: Path | None, root: str) -> int:
+    """Look at how this site is set up, from this machine, and say what to change. Changes nothing.
+
+    Exit 0: all fine; 1: something is wrong; 2: something could not be told; 3: Slurm's commands are missing.
+    """
+    lacks: list[str] = []
+    found = examine(connect(deadline_s=DEADLINE_S, say=lacks.append), config, root, lacks)
+    if as_json:
+        click.echo(json.dumps({"findings": [asdict(finding) for finding in found]}, indent=1))
+    else:
+        rows = (
+            f"{finding.verdict:<11}  {finding.name}: {finding.message}"
+            + (f"\n             {finding.remedy}" if finding.remedy else "")
+            for finding in found
+        )
+        pager.show("\n".join(rows))
+    return exit_code(found)
 
 
 @click.group()
@@ -57,7 +87,7 @@ def site() -> None:
 @site.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @_config
-@click.option("--root", default=DEFAULT_ROOT, show_default=True, help="Where DIRECTORY will stand on the nodes.")
+@click.option("--root", default=DEFAULT_ROOT, show_default=True, help="The path of DIRECTORY on the nodes.")
 def render(directory: Path, config: Path | None, root: str) -> None:
     """Write hooks, guards, compiled settings, job_submit.lua and the slurm.conf lines into DIRECTORY."""
     render_site(load(config), directory, root=root, site_file=site_file(config))
@@ -75,52 +105,45 @@ def render(directory: Path, config: Path | None, root: str) -> None:
 @_machine
 @click.option("--canary", default="", metavar="NODES", help="On trial: a dry run, in which checks look at NODES only.")
 @_apply
-@_json
-def install(
-    *, config: Path | None, root: str, slurm_conf: str | None, role: str | None, canary: str, do: bool, as_json: bool
-) -> int:
-    """Show what would be changed on this machine to have Slurm run this version; with --apply change it.
+@json_option
+def install(*, canary: str, do: bool, as_json: bool, **machine: Any) -> int:
+    """Show the changes that make Slurm run this version on this machine; with --apply make them.
 
     What the site has in slurm.conf and job_submit.lua stays and comes first. Restarts nothing.
     Exit 0: shown, or done; 1: something must be edited by hand first.
     """
-    wanted = load(config)
-    standing = look.standing(root, slurm_conf, role, wanted, connect(deadline_s=DEADLINE_S))
-    rendered = look.rendered(wanted, root, site_file(config), canary)
-    return _settle(planning.install(standing, rendered), root, do=do, as_json=as_json)
+    state, config = _state(**machine), machine["config"]
+    files = rendered(load(config), state.root, site_file(config), canary)
+    return _settle(planning.install(state, files), state.root, do=do, as_json=as_json)
 
 
 @site.command()
 @_machine
 @_apply
-@_json
-def rollback(
-    *, config: Path | None, root: str, slurm_conf: str | None, role: str | None, do: bool, as_json: bool
-) -> int:
-    """Show how the version before would come back on this machine; with --apply do it. A second time: forward again."""
-    standing = look.standing(root, slurm_conf, role, load(config), connect(deadline_s=DEADLINE_S))
-    return _settle(planning.rollback(standing), root, do=do, as_json=as_json)
+@json_option
+def rollback(*, do: bool, as_json: bool, **machine: Any) -> int:
+    """Show how this machine returns to the previous version; with --apply do it. A second rollback undoes the first."""
+    state = _state(**machine)
+    return _settle(planning.rollback(state), state.root, do=do, as_json=as_json)
 
 
 @site.command()
 @_machine
 @_apply
-@_json
-def uninstall(
-    *, config: Path | None, root: str, slurm_conf: str | None, role: str | None, do: bool, as_json: bool
-) -> int:
-    """Show how this machine becomes what it was; with --apply do it.
+@json_option
+def uninstall(*, do: bool, as_json: bool, **machine: Any) -> int:
+    """Show how to remove the plugin from this machine; with --apply do it.
 
     First the lines of slurm.conf and job_submit.lua; the files go when it is run again, once Slurm has read that and no
     job of ours is left.
     """
-    standing = look.standing(root, slurm_conf, role, load(config), connect(deadline_s=DEADLINE_S))
-    return _settle(planning.uninstall(standing), root, do=do, as_json=as_json)
+    state = _state(**machine)
+    return _settle(planning.uninstall(state), state.root, do=do, as_json=as_json)
 
 
 @site.command()
 @_machine
-@_json
+@json_option
 def check(*, config: Path | None, root: str, slurm_conf: str | None, role: str | None, as_json: bool) -> int:
     """Look at this machine as `slurm-plugin doctor` does, and show what `site install` would change. Changes nothing.
 
@@ -131,10 +154,10 @@ def check(*, config: Path | None, root: str, slurm_conf: str | None, role: str |
     slurm = connect(deadline_s=DEADLINE_S, say=lacks.append)
     found = examine(slurm, config, root, lacks)
     wanted, file = load(config), config or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
-    standing = look.standing(root, slurm_conf, role, wanted, slurm)
-    source = measure.source(root, file) or siteconfig.site_file(config)
-    rendered = look.rendered(wanted, root, source, measure.canaries(root))
-    plan = planning.install(standing, planning.as_deployed(standing, rendered))
+    state = this_machine.inspect(root, slurm_conf, role, wanted, slurm)
+    source = compilation.source(root, file) or site_file(config)
+    files = rendered(wanted, root, source, compilation.canaries(root))
+    plan = planning.install(state, planning.as_deployed(state, files))
     if as_json:
         click.echo(json.dumps({"findings": [asdict(finding) for finding in found], **show.value(plan)}, indent=1))
     else:
@@ -146,11 +169,22 @@ def check(*, config: Path | None, root: str, slurm_conf: str | None, role: str |
     return 1 if plan.changes or plan.by_hand else exit_code(found)
 
 
+@site.command()
+@click.argument("file", type=click.File(encoding="utf-8", errors="replace"), default="-")
+def equipment(file: IO[str]) -> None:
+    """Turn the output of `slurm-plugin check --equipment` on nodes into lines for the site file.
+
+    The periodic check then finds a GPU or a link that a node has lost: srun -N4 slurm-plugin check --equipment |
+    slurm-plugin site equipment
+    """
+    click.echo(counting.site_lines(counting.read(file)), nl=False)
+
+
 def _settle(plan: Plan, root: str, *, do: bool, as_json: bool) -> int:
-    """Perform a plan where that is asked for and everything in it is clear; say what it is."""
+    """Print a plan. Perform it if `do` is set and no step is left to the admin. Return 1 if a step is left."""
     done = do and not plan.by_hand
     if done:
-        perform(plan, root)
+        this_machine.perform(plan, root)
     if as_json:
         click.echo(json.dumps({"applied": done, **show.value(plan)}, indent=1))
     else:

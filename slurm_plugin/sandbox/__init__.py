@@ -1,4 +1,4 @@
-"""A real Slurm cluster of several machines on this one, with faults that can be made and undone."""
+"""A real Slurm cluster of several machines, as namespaces on this machine, with faults to inject and to undo."""
 
 from slurm_plugin.sandbox.machine import Bind
 from slurm_plugin.sandbox.sandbox import MachineStatus, Sandbox, Status

@@ -1,40 +1,33 @@
-"""How a sandbox comes up: files, controller, nodes, network, daemons, and the wait until Slurm calls them idle."""
+"""Build a sandbox: files, controller, nodes, network, daemons; then wait until Slurm reports all nodes as idle."""
 
 import os
 import secrets
-import subprocess
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from slurm_plugin.compiled import fingerprint
-from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.sandbox import config, faults, image, machine, network, store
+from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
+from slurm_plugin.records.site_settings import fingerprint
+from slurm_plugin.sandbox import config, daemons, faults, image, machine, network, store
 from slurm_plugin.sandbox.machine import Bind, Spec
-from slurm_plugin.sandbox.network import Network
-from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import SiteFile, load
-from slurm_plugin.sitefile import DEFAULT_PATH
+from slurm_plugin.site.compilation import SiteFile
+from slurm_plugin.site.configuration import load
+from slurm_plugin.site.files import render_site
+from slurm_plugin.spec.submit_config import DEFAULT_PATH
 
-READY_DEADLINE_S: Final = 30.0
-COMMAND_DEADLINE_S: Final = 20.0
-RESUME_DEADLINE_S: Final = 20.0
-WORKERS: Final = 16
 UMASK: Final = 0o022
-# Commands that `sandbox env` wraps where another root's Slurm is run.
-CLIENTS: Final = ("sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "sacct")
-USABLE: Final = frozenset({"idle", "mixed", "allocated", "completing"})
-WAITING: Final = frozenset({"idle*", "mixed*", "allocated*", "completing*", "unknown"})  # until slurmd answers
+STRANGER: Final = "bob"  # a sandbox user who owns no file of the host
+# Commands that get a wrapper if Slurm runs in another root directory (`--root`). `sandbox env` adds them to the PATH.
+CLIENTS: Final = ("sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "sacct", "sacctmgr")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `up` was asked for."""
+    """The options of `sandbox up`."""
 
     directory: Path
     nodes: int
@@ -42,11 +35,12 @@ class Plan:
     root: Path
     binds: tuple[Bind, ...]
     hooks: bool
+    accounting: bool = False
 
 
 @contextmanager
 def umask() -> Iterator[None]:
-    """What is built is as readable as on any machine, whatever the caller's own umask."""
+    """Set the usual umask while building, whatever umask the caller has."""
     before = os.umask(UMASK)
     try:
         yield
@@ -55,44 +49,45 @@ def umask() -> Iterator[None]:
 
 
 def require(plan: Plan) -> None:
-    """Raise MissingError or UsageError for what would stop this plan."""
+    """Raise MissingError or UsageError if this plan cannot be built."""
     if not (plan.root / "usr").is_dir() or not plan.root.is_absolute():
         raise UsageError(f"--root {plan.root} holds no system\n  name the absolute path of a root directory with /usr")
-    image.require(plan.root)
+    image.require(plan.root, accounting=plan.accounting)
     for bind in plan.binds:
         if not Path(bind.source).exists() or not Path(bind.target).is_absolute():
             raise UsageError(f"--bind {bind.source}:{bind.target}: the source must exist, the target be absolute")
 
 
 def build(plan: Plan) -> None:
-    """Make the sandbox in its empty, locked directory."""
+    """Build the sandbox in its directory, which the caller has emptied and locked."""
     directory = plan.directory
     with network.choosing():
         subnet = network.choose(plan.nodes, network.used())
         addresses = network.addresses(subnet, plan.nodes)
         write_files(plan, addresses)
-        pids = {"ctl": machine.start(directory, spec(plan, "ctl", addresses))}
-        link = network.host_link(directory)
-        network.batch(network.cables(pids, link))
-        network.batch(network.interface(link, str(subnet[network.HOST]), subnet.prefixlen))
-    network.batch([*network.bridge(addresses["ctl"], subnet.prefixlen), *network.ports(["host"])], pids["ctl"])
+        ctl = machine.start(directory, spec(plan, "ctl", addresses))
+        network.connect_controller(directory, ctl, addresses["ctl"], subnet)
     names = [name for name in addresses if name != "ctl"]
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(network.WORKERS) as pool:
+        required = pool.submit(require_program, ctl, plan.root)
         started = pool.map(lambda name: machine.start(directory, spec(plan, name, addresses)), names)
-        start_controller(directory, pids["ctl"])
+        daemons.start_munged(directory, ctl)
+        if plan.accounting:
+            daemons.start_accounting(directory, ctl, ("root", *image.USERS))
+        daemons.start_slurmctld(directory, ctl)
         nodes = dict(zip(names, started, strict=True))
-        network.batch(network.cables(pids | nodes, None))
-        network.batch(network.ports(names), pids["ctl"])
-        list(pool.map(lambda name: _attach(nodes[name], addresses[name], subnet), names))
-        list(pool.map(lambda name: start_slurmd(directory, name, nodes[name]), names))
-    wait_until_idle(directory, pids["ctl"], names)
-    store.write_shape(directory, store.Shape(plan.nodes, plan.gpus, str(plan.root), str(subnet), plan.hooks))
+        network.connect_nodes(ctl, nodes, addresses, subnet)
+        required.result()
+        list(pool.map(lambda name: daemons.start_slurmd(directory, name, nodes[name]), names))
+    daemons.wait_until_ready(directory, ctl, names, idle=True)
+    shape = store.Shape(plan.nodes, plan.gpus, str(plan.root), str(subnet), plan.hooks, plan.accounting)
+    store.write_shape(directory, shape)
 
 
 def spec(plan: Plan, name: str, addresses: dict[str, str]) -> Spec:
-    """The machine `name` of this plan."""
+    """Return the description of the machine `name`."""
     where = plan.directory
-    # The same paths as on the host, so that a job submitted from there finds its configuration and its files.
+    # The same paths as on the host, so that jobs submitted on the host find their configuration and files.
     same = [Bind(str(where / part), str(where / part), writable=True) for part in ("home", "run", "log", "etc")]
     binds = [
         *same,
@@ -103,20 +98,24 @@ def spec(plan: Plan, name: str, addresses: dict[str, str]) -> Spec:
         *plan.binds,
     ]
     if name == "ctl":
-        binds += [Bind(str(where / part), str(where / part), writable=True) for part in ("state", "munge")]
+        binds += [Bind(str(where / part), str(where / part), writable=True) for part in ("state", "munge", "database")]
         binds.append(Bind(str(where / "spool"), "/var/spool/slurm_plugin", writable=True))
     gpus = 0 if name == "ctl" else plan.gpus
     return Spec(name, addresses[name], str(plan.root), str(where / "image/etc"), gpus, tuple(binds))
 
 
 def write_files(plan: Plan, addresses: dict[str, str]) -> None:
-    """Everything below the sandbox's directory, with the owners that a site's would have."""
+    """Write all files of the sandbox, with the owners that they would have on a real site."""
     where = plan.directory
-    for part in ("root", "home", "log", "machines", "image/bin", "etc/slurm", "run/munge", "munge", "state", "spool"):
+    for part in (
+        "root", "home", "log", "machines", "image/bin", "etc/slurm", "run/munge", "munge", "state", "spool", "database",
+    ):  # fmt: skip
         (where / part).mkdir(mode=0o755, parents=True)
     image.write_etc(plan.root, where / "image/etc", config.hosts(addresses))
     _script(where / "image/bin/slurm-plugin", image.program_wrapper(plan.root))
     _script(where / "image/bin/flapping", faults.FLAPPING_CHECK)
+    if not image.has(plan.root, "python"):  # Debian has only python3; specs and scripts call python
+        _script(where / "image/bin/python", image.python_wrapper(plan.root))
     passwd = (where / "image/etc/passwd").read_text(encoding="utf-8")
     for user in image.USERS:
         (where / "home" / user).mkdir(mode=0o700)
@@ -124,18 +123,24 @@ def write_files(plan: Plan, addresses: dict[str, str]) -> None:
     slurm, munge = image.account(passwd, "slurm"), image.account(passwd, "munge")
     (where / "munge/key").write_bytes(secrets.token_bytes(1024))
     (where / "munge/key").chmod(0o400)
-    (where / "log/slurmctld.log").touch()
+    for name in ("slurmctld", "slurmdbd", "mariadb"):
+        (where / f"log/{name}.log").touch()
     for path, owner, mode in (
         (where / "munge", munge, 0o700),
         (where / "munge/key", munge, 0o400),
         (where / "run/munge", munge, 0o755),
         (where / "state", slurm, 0o700),
         (where / "spool", slurm, 0o750),
-        (where / "log/slurmctld.log", slurm, 0o644),
+        (where / "database", slurm, 0o700),
+        *((where / f"log/{name}.log", slurm, 0o644) for name in ("slurmctld", "slurmdbd", "mariadb")),
     ):
         os.chown(path, *owner)
         path.chmod(mode)
     write_slurm_files(plan, addresses)
+    if plan.accounting:  # slurmdbd accepts no other owner or mode
+        (where / daemons.SLURMDBD_CONF).write_text(config.slurmdbd_conf(where, addresses["ctl"]), encoding="utf-8")
+        (where / daemons.SLURMDBD_CONF).chmod(0o600)
+        os.chown(where / daemons.SLURMDBD_CONF, *slurm)
     if plan.root != Path("/"):
         (where / "bin").mkdir()
         for client in CLIENTS:
@@ -144,100 +149,35 @@ def write_files(plan: Plan, addresses: dict[str, str]) -> None:
 
 
 def write_slurm_files(plan: Plan, addresses: dict[str, str]) -> None:
-    """slurm.conf and its companions, the site file, and the site directory: the very files an admin deploys."""
+    """Write slurm.conf, gres.conf, cgroup.conf, the site file, and the site directory, as an admin deploys them."""
     slurm = plan.directory / "etc/slurm"
     site_file = plan.directory / "etc/slurm/slurm_plugin.yaml"
     site_file.write_text(config.site_yaml(plan.gpus, image.soft_limits(), image.python(plan.root)), encoding="utf-8")
     fragment = ""
     if plan.hooks:
-        there = SiteFile(str(DEFAULT_PATH), fingerprint(str(site_file)))  # as the machines see it
+        there = SiteFile(str(DEFAULT_PATH), fingerprint(str(site_file)))  # its path inside the machines
         inside = () if plan.root == Path("/") else ("chroot", str(plan.root))
         render_site(load(site_file), slurm / "slurm_plugin", site_file=there, inside=inside)
         fragment = (slurm / "slurm_plugin/slurm.conf.fragment").read_text(encoding="utf-8")
         (slurm / "job_submit.lua").write_bytes((slurm / "slurm_plugin/job_submit.lua").read_bytes())
-    text = config.slurm_conf(plan.directory, addresses, plan.gpus, fragment)
+    text = config.slurm_conf(plan.directory, addresses, plan.gpus, fragment, accounting=plan.accounting)
     (slurm / "slurm.conf").write_text(text, encoding="utf-8")
     (slurm / "gres.conf").write_text(config.gres_conf(plan.nodes, plan.gpus), encoding="utf-8")
     version = config.parse_version(_output([_slurmctld(plan.root), "-V"], root=plan.root))
     (slurm / "cgroup.conf").write_text(config.cgroup_conf(version), encoding="utf-8")
 
 
-def start_controller(directory: Path, pid: int) -> None:
-    """munged and slurmctld, each as its own unprivileged account."""
-    munge, socket = directory / "munge", directory / "run/munge/socket"
-    _daemon(
-        machine.enter_argv(
-            pid,
-            [
-                "munged", f"--key-file={munge}/key", f"--socket={socket}", f"--pid-file={munge}/pid",
-                f"--log-file={munge}/log", f"--seed-file={munge}/seed",
-            ],
-            user="munge",
-        ),
-        munge / "log",
-    )  # fmt: skip
-    _daemon(machine.enter_argv(pid, ["slurmctld"], user="slurm"), directory / "log/slurmctld.log")
-
-
-def start_slurmd(directory: Path, name: str, pid: int) -> None:
-    """slurmd of the node `name`, whose PID 1 is `pid`."""
-    _daemon(machine.enter_argv(pid, ["slurmd"]), directory / "log" / f"{name}.log")
-
-
-def restart_node(directory: Path, name: str, subnet: str, ctl: int) -> None:
-    """A dead node comes back as it was built: an empty machine with its old name and address."""
-    known = machine.load_spec(directory, name)
-    pid = machine.start(directory, known)
-    network.remove_link(name, ctl)
-    network.batch(network.cables({"ctl": ctl, name: pid}, None))
-    network.batch(network.ports([name]), ctl)
-    _attach(pid, known.address, Network(subnet))
-    start_slurmd(directory, name, pid)
-
-
-def controller_alive(directory: Path) -> bool:
-    """Whether slurmctld runs."""
-    pid = machine.find(directory).get("ctl")
-    return pid is not None and bool(machine.children(pid, "slurmctld"))
-
-
-def node_states(ctl: int) -> dict[str, str]:
-    """Node -> Slurm's word for its state; empty where slurmctld does not answer."""
-    done = _run(machine.enter_argv(ctl, ["sinfo", "-h", "-N", "-o", "%N %T"]))
-    rows = (line.split() for line in done.stdout.splitlines()) if done.returncode == 0 else ()
-    return {row[0]: row[1] for row in rows if len(row) == 2}
-
-
-def wait_until_idle(directory: Path, ctl: int, names: Sequence[str]) -> None:
-    """Return when every node is idle. Raises SlurmPluginError with the end of the log that should tell why."""
-    deadline = time.monotonic() + READY_DEADLINE_S
-    while True:
-        states = node_states(ctl)
-        waiting = [name for name in names if states.get(name) != "idle"]
-        if not waiting:
-            return
-        if time.monotonic() > deadline:
-            log = directory / "log" / (f"{waiting[0]}.log" if states else "slurmctld.log")
-            raise SlurmPluginError(
-                f"after {READY_DEADLINE_S:.0f} s {len(waiting)} of {len(names)} nodes are not idle, {waiting[0]} is"
-                f" {states.get(waiting[0], 'unknown')}; {log} ends with:\n{_tail(log)}"
-            )
-        time.sleep(0.1)
-
-
-def resume(ctl: int, name: str) -> None:
-    """Resume a node as its admin would, once it answers again. Raises SlurmPluginError where it does not."""
-    deadline = time.monotonic() + RESUME_DEADLINE_S
-    while (state := node_states(ctl).get(name, "unknown")) not in USABLE:
-        if time.monotonic() > deadline:
-            raise SlurmPluginError(f"{name} is still {state} after {RESUME_DEADLINE_S:.0f} s; look at sandbox status")
-        if state not in WAITING:
-            _run(machine.enter_argv(ctl, ["scontrol", "update", f"nodename={name}", "state=resume"]))
-        time.sleep(0.2)
-
-
-def _attach(pid: int, address: str, subnet: Network) -> None:
-    network.batch(network.interface("eth0", address, subnet.prefixlen), pid)
+def require_program(ctl: int, root: Path) -> None:
+    """Raise MissingError if users cannot run `slurm-plugin` in the machines."""
+    done = daemons.run(machine.enter_argv(ctl, ["slurm-plugin", "--version"], user=STRANGER))
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+        what = (
+            f"all users must be able to read its Python, {sys.base_prefix}, and its packages, {sys.prefix}"
+            if root == Path("/")
+            else f"{root} needs Python's click, jinja2, msgspec, rich and yaml, as `sandbox root` installs them"
+        )
+        raise MissingError(f"slurm-plugin does not run for the users of the machines: {said[0]}\n  {what}")
 
 
 def _script(path: Path, text: str) -> None:
@@ -250,28 +190,7 @@ def _slurmctld(root: Path) -> str:
 
 
 def _output(argv: list[str], root: Path) -> str:
-    done = _run(argv if root == Path("/") else ["chroot", str(root), *argv])
+    done = daemons.run(argv if root == Path("/") else ["chroot", str(root), *argv])
     if done.returncode != 0:
         raise SlurmPluginError(f"{' '.join(argv)} failed in {root}: {done.stderr.strip()}")
     return done.stdout
-
-
-def _daemon(argv: list[str], log: Path) -> None:
-    done = _run(argv)
-    if done.returncode != 0:
-        said = (done.stderr + done.stdout).strip()
-        raise SlurmPluginError(f"{log.stem} did not start: {said}\n{log} ends with:\n{_tail(log)}")
-
-
-def _run(argv: Iterable[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(argv), env=machine.environment("root", {}), stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=COMMAND_DEADLINE_S, check=False, cwd="/", start_new_session=True,
-    )  # fmt: skip
-
-
-def _tail(path: Path, lines: int = 15) -> str:
-    try:
-        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
-    except OSError as error:
-        return str(error)

@@ -8,17 +8,34 @@ from typing import Any
 import yaml
 
 import prechecks
-from slurm_plugin.siteconfig import LEAST_SILENCE_S, LONGEST_INTERVAL_S, SiteConfig
+from prechecks.checks import disk
+from slurm_plugin.site.configuration import LEAST_SILENCE_S, LONGEST_INTERVAL_S, SiteConfig
 
-CPUS, MEMORY_MB = 8, 4000  # of each node; SlurmdParameters=config_overrides makes slurmd believe them
+CPUS, MEMORY_MB = 8, 4000  # of each node; slurmd accepts them with SlurmdParameters=config_overrides
+MIN_JOB_AGE_S = 3600  # users inspect jobs for longer than the default of 300 s
+# The host's commands do not know the name ctl, so the storage is named by its address. Here "Pass" is munge's socket.
+ACCOUNTING = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={address}
+AccountingStoragePass={munge}
+AccountingStorageEnforce=associations,limits,qos
+PriorityType=priority/multifactor
+PriorityWeightQOS=100000
+{tres}"""
 SCHEDULER = "batch_sched_delay=0,sched_min_interval=0,bf_interval=1"
 
 
-def slurm_conf(directory: Path, addresses: Mapping[str, str], gpus: int, fragment: str) -> str:
-    """slurm.conf of the sandbox, ending with the lines that an admin would add for us."""
+def slurm_conf(
+    directory: Path, addresses: Mapping[str, str], gpus: int, fragment: str, *, accounting: bool = False
+) -> str:
+    """Return slurm.conf of the sandbox, with slurm_plugin's fragment at its end."""
     nodes = {name: address for name, address in addresses.items() if name != "ctl"}
     gres = f" Gres=gpu:{gpus}" if gpus else ""
-    node_lines = "\n".join(f"NodeName={name} NodeAddr={address}" for name, address in nodes.items())
+    # The weights make Slurm choose the nodes in order. Among nodes of equal weight, it prefers those that it last
+    # considered for a job with GPUs.
+    node_lines = "\n".join(
+        f"NodeName={name} NodeAddr={address} Weight={weight}" for weight, (name, address) in enumerate(nodes.items(), 1)
+    )
     own = f"""\
 ClusterName=sandbox
 SlurmctldHost=ctl({addresses["ctl"]})
@@ -44,16 +61,39 @@ ReturnToService=1
 MpiDefault=none
 MailProg=/bin/true
 KillWait=2
+MinJobAge={MIN_JOB_AGE_S}
 SlurmdTimeout=10
 NodeName=DEFAULT CPUs={CPUS} RealMemory={MEMORY_MB}{gres} State=UNKNOWN
 {node_lines}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=NO State=UP
 """
+    if accounting:
+        own += ACCOUNTING.format(
+            address=addresses["ctl"],
+            munge=f"{directory}/run/munge/socket",
+            tres="AccountingStorageTRES=gres/gpu\n" if gpus else "",
+        )
     return merge(own, fragment)
 
 
+def slurmdbd_conf(directory: Path, address: str) -> str:
+    """Return slurmdbd.conf. MariaDB knows the user slurm by the socket, so there is no password."""
+    return f"""\
+DbdHost=ctl
+DbdAddr={address}
+SlurmUser=slurm
+AuthType=auth/munge
+AuthInfo=socket={directory}/run/munge/socket
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+LogFile={directory}/log/slurmdbd.log
+PidFile={directory}/state/slurmdbd.pid
+"""
+
+
 def merge(own: str, fragment: str) -> str:
-    """Append the fragment; Slurm takes one SchedulerParameters line, so that of the fragment joins ours."""
+    """Append the fragment. Join its SchedulerParameters to the existing line, because Slurm accepts only one."""
     lines = own.splitlines()
     for line in fragment.splitlines():
         key, _, value = line.partition("=")
@@ -66,21 +106,21 @@ def merge(own: str, fragment: str) -> str:
 
 
 def gres_conf(nodes: int, gpus: int) -> str:
-    """gres.conf: the GPUs are device files that every node makes for itself."""
+    """Return gres.conf. The GPUs are device files that each node makes."""
     return f"NodeName=n[1-{nodes}] Name=gpu File=/dev/fakegpu[0-{gpus - 1}]\n" if gpus else ""
 
 
 def cgroup_conf(version: tuple[int, int]) -> str:
-    """cgroup.conf: no cgroup is used. CgroupPlugin=disabled exists from 24.05.
+    """Return a cgroup.conf that switches cgroups off. CgroupPlugin=disabled exists since 24.05.
 
-    Before, the v1 plugin is named: nothing here asks it for anything, and it starts on machines of either cgroup
-    version, where `autodetect` ends slurmd on a v2 machine without systemd.
+    For older releases it names the v1 plugin, which is not used here and loads with either cgroup version. With
+    `autodetect`, slurmd would exit on a v2 machine without systemd.
     """
     return "CgroupPlugin=disabled\n" if version >= (24, 5) else "CgroupPlugin=cgroup/v1\n"
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """(22, 5) of `slurm-wlm 22.05.8`. Raises ValueError where there is no version."""
+    """Return (22, 5) for `slurm-wlm 22.05.8`. Raises ValueError if there is no version."""
     found = re.search(r"(\d+)\.(\d+)\.", text)
     if not found:
         raise ValueError(f"{text!r} holds no Slurm version")
@@ -88,16 +128,16 @@ def parse_version(text: str) -> tuple[int, int]:
 
 
 def hosts(addresses: Mapping[str, str]) -> str:
-    """/etc/hosts of every machine."""
+    """Return the /etc/hosts of all machines."""
     return "127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in addresses.items())
 
 
 def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
-    """The sandbox's site file: the defaults, less what this machine cannot meet; no cap on its few nodes, and
-    a periodic check that does not come between a fault and what somebody tries with it.
+    """Return the site file of the sandbox: the defaults, except where this machine cannot meet them.
 
-    `python` is the machines' interpreter. `soft_limits` are in the units of the site file, -1 for unlimited. A
-    threshold that this machine's own limit does not exceed becomes half of that limit.
+    All nodes may be drained, however often, and the periodic check has the longest interval, so that it does not
+    interfere with faults. `python`: the machines' interpreter. `soft_limits`: in the units of the site file, -1 for
+    unlimited. A threshold that is not below the limit of this machine becomes half of that limit.
     """
     wanted = {name: each.default for name, each in prechecks.SECTIONS["ulimit"].items()}
     lowered = {
@@ -106,15 +146,16 @@ def site_yaml(gpus: int, soft_limits: Mapping[str, int], python: str) -> str:
         if 0 <= soft_limits.get(name, -1) <= threshold
     }
     checks: dict[str, Any] = {
+        "disk-size": {"required": list(disk.NAMES)},  # faults shrink these file systems
         "gpu-check": {"device": "/dev/fakegpu%d", "count": gpus, "tool": None},
         "infiniband": {"hooks": ["hand"]},
     }
     if lowered:
         checks["ulimit"] = lowered
     own: dict[str, Any] = {} if python == SiteConfig().python else {"python": python}
-    own |= {"drain_cap": 1, "periodic": {"interval": f"{LONGEST_INTERVAL_S}s"}, "prechecks": checks}
-    own |= {"stage_in": {"directory": "/scratch"}}
-    own |= {"recovery": {"node_timeout": f"{LEAST_SILENCE_S}s"}}  # as Slurm, which waits 10 s here
+    own |= {"drain_cap": 1, "repeat_drains": 0, "periodic": {"interval": f"{LONGEST_INTERVAL_S}s"}, "prechecks": checks}
+    own |= {"stage_in": {"directory": "/scratch"}, "logs": {"diagnosis": "60s"}}  # a busy machine needs more than 2 s
+    own |= {"recovery": {"node_timeout": f"{LEAST_SILENCE_S}s"}}  # short, like SlurmdTimeout here
     return (
         "# Written by `slurm-plugin sandbox up`: the defaults, less what this machine cannot meet.\n"
         + yaml.safe_dump(own, sort_keys=False)

@@ -1,22 +1,20 @@
-"""The faults that can be made on one node, each undone and each recognised from the node itself.
+"""The faults of a node: how to make, undo and recognise each of them.
 
-Nothing is remembered: whether a fault is active is read from the machine, so a fault that somebody made or
-mended by hand is seen too.
+No file records the faults: the state of the machine shows the active ones, even if a user made or undid one by hand.
 """
 
 import os
 import resource
 import signal
 import stat
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from slurm_plugin.errors import MissingError, SlurmPluginError
-from slurm_plugin.sandbox import hungmount, init, machine
+from slurm_plugin.sandbox import init, machine, network, store
 
 SHM: Final = "/dev/shm"  # noqa: S108 - the fault is about this very directory
 SMALL_MB: Final = 512
@@ -24,55 +22,62 @@ LOW_MEMLOCK_BYTES: Final = 64 * 1024
 SCRATCH: Final = "/scratch"
 FUSE: Final = "/dev/fuse"
 KMSG: Final = "/dev/kmsg"
-# What the driver writes when a GPU falls off the bus; the kernel's number and time of the line stand before it.
+# The driver's line for a GPU that falls off the bus, without the kernel's number and time.
 XID: Final = "NVRM: Xid (PCI:0000:5f:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 FLAPPING: Final = "/run/flapping"
-# For `command: {run: [/sandbox/bin/flapping]}`: it passes on a node without the file, else fails at every other look.
+# A check for the site file: `command: {run: [/sandbox/bin/flapping]}`. While FLAPPING exists, every second run fails.
 FLAPPING_CHECK: Final = f"""#!/bin/sh
 [ -e {FLAPPING} ] || exit 0
 if [ -s {FLAPPING} ]; then : >{FLAPPING}; echo "this look passes, the next one fails"; exit 0; fi
 echo failed >{FLAPPING}; echo "this look fails, the next one passes"; exit 1
 """
-DEADLINE_S: Final = 10.0
+DEADLINE_S: Final = 60.0
+IFF_UP: Final = 1  # netdevice(7)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as faults see it: the host's pid of its PID 1 (None: dead), its own hosts file, and its GPUs."""
+    """A node to break. `pid`: the host's pid of its PID 1, None if it is dead. `hosts`: the text of its /etc/hosts."""
 
     name: str
     pid: int | None
     hosts: str
     gpus: int
+    sandbox: Path = store.DEFAULT_DIRECTORY
 
     def root(self) -> int:
-        """PID 1's pid. Raises SlurmPluginError when the node is dead."""
+        """Return the host's pid of PID 1. Raises SlurmPluginError if the node is dead."""
         if self.pid is None:
-            raise SlurmPluginError(f"{self.name} is dead\n  run: slurm-plugin sandbox heal {self.name}")
+            raise SlurmPluginError(f"{self.name} is dead\n  run: {self.healing()}")
         return self.pid
 
+    def healing(self) -> str:
+        """Return the command that heals the node."""
+        return store.command(self.sandbox, f"heal {self.name}")
+
     def slurmd(self) -> int | None:
-        """The host's pid of the node's slurmd."""
+        """Return the host's pid of the node's slurmd; None if it does not run."""
         found = () if self.pid is None else machine.children(self.pid, "slurmd")
         return found[0] if found else None
 
     def run(self, *argv: str) -> None:
-        """Run a command in the node as root. Raises SlurmPluginError with what it said."""
-        _run(machine.enter_argv(self.root(), argv))
+        """Run a command in the node as root. Raises SlurmPluginError with its stderr if it fails."""
+        machine.command(machine.enter_argv(self.root(), argv))
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`mend` is None where only starting the daemon or the machine again helps: the sandbox does that."""
+    """A fault. `mend` is None if the sandbox must restart the daemon or the machine to undo it."""
 
     about: str
-    make: Callable[[Node], None]
-    mend: Callable[[Node], None] | None
+    make: Callable[[Node], object]
+    mend: Callable[[Node], object] | None
     active: Callable[[Node], bool]
 
 
-def _empty_hosts(node: Node) -> None:
-    machine.inside(node.root(), "/etc/hosts").write_text("", encoding="utf-8")
+def _write(path: str) -> Callable[[Node], object]:
+    """Return a function that empties a file, or makes an empty file."""
+    return lambda node: machine.inside(node.root(), path).write_bytes(b"")
 
 
 def _restore_hosts(node: Node) -> None:
@@ -83,7 +88,7 @@ def _hosts_empty(node: Node) -> bool:
     return machine.inside(node.root(), "/etc/hosts").stat().st_size == 0
 
 
-def _resize(path: str, size: str) -> Callable[[Node], None]:
+def _resize(path: str, size: str) -> Callable[[Node], object]:
     return lambda node: node.run("mount", "-o", f"remount,size={size}", path)
 
 
@@ -97,18 +102,15 @@ def _small(path: str) -> Callable[[Node], bool]:
 
 def _last_gpu(node: Node) -> str:
     if node.gpus == 0:
-        raise SlurmPluginError("this sandbox has no GPUs\n  run: slurm-plugin sandbox up --gpus 4")
+        anew = " && ".join(store.command(node.sandbox, words) for words in ("down", "up --gpus 4"))
+        raise SlurmPluginError(f"this sandbox has no GPUs\n  run: {anew}")
     return f"/dev/fakegpu{node.gpus - 1}"
 
 
 def _cover_gpu(node: Node) -> None:
-    # The name still exists, as on a node whose driver lost the card; only its kind of file is wrong.
-    machine.inside(node.root(), "/dev/.no-gpu").write_text("", encoding="utf-8")
+    # As on a node whose driver has lost the card, the file stays, but it is not a device.
+    machine.inside(node.root(), "/dev/.no-gpu").write_bytes(b"")
     node.run("mount", "--bind", "/dev/.no-gpu", _last_gpu(node))
-
-
-def _uncover_gpu(node: Node) -> None:
-    node.run("umount", _last_gpu(node))
 
 
 def _gpu_covered(node: Node) -> bool:
@@ -118,17 +120,9 @@ def _gpu_covered(node: Node) -> bool:
 def _set_memlock(node: Node, soft: int) -> None:
     pid = node.slurmd()
     if pid is None:
-        raise SlurmPluginError(f"{node.name} has no slurmd\n  run: slurm-plugin sandbox heal {node.name}")
+        raise SlurmPluginError(f"{node.name} has no slurmd\n  run: {node.healing()}")
     hard = resource.prlimit(pid, resource.RLIMIT_MEMLOCK)[1]
     resource.prlimit(pid, resource.RLIMIT_MEMLOCK, (soft, hard))
-
-
-def _lower_memlock(node: Node) -> None:
-    _set_memlock(node, LOW_MEMLOCK_BYTES)
-
-
-def _restore_memlock(node: Node) -> None:
-    _set_memlock(node, machine.limits(node.root())["memlock"][0])
 
 
 def _memlock_low(node: Node) -> bool:
@@ -142,17 +136,9 @@ def _kill_slurmd(node: Node) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _slurmd_dead(node: Node) -> bool:
-    return node.slurmd() is None
-
-
 def _kill_node(node: Node) -> None:
     if node.pid is not None:
         machine.end(node.pid)
-
-
-def _node_dead(node: Node) -> bool:
-    return node.pid is None
 
 
 def _hang_scratch(node: Node) -> None:
@@ -161,39 +147,35 @@ def _hang_scratch(node: Node) -> None:
     except OSError as error:
         raise MissingError(f"a mount that hangs needs {FUSE}: {error.strerror}\n  run: modprobe fuse") from error
     try:
-        program = Path(hungmount.__file__).read_text(encoding="utf-8")
+        program = Path(init.__file__).read_text(encoding="utf-8")
         argv = [machine.PYTHON, "-I", "-S", "-", str(fd), SCRATCH]
-        _run(machine.enter_argv(node.root(), argv), text=program, files=[fd])
+        machine.command(machine.enter_argv(node.root(), argv), text=program, files=[fd])
     finally:
         os.close(fd)
 
 
 def _let_go_of_scratch(node: Node) -> None:
-    # First what takes the questions: then they have all failed, and umount's own ones do, too.
+    # First kill the process that reads the requests. Then all requests fail, and umount does not hang.
     deadline = time.monotonic() + DEADLINE_S
-    while (left := machine.children(node.root(), hungmount.NAME)) and time.monotonic() < deadline:
+    while (left := machine.children(node.root(), init.HUNG)) and time.monotonic() < deadline:
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-    while _scratch_hangs(node):  # made twice, it is there twice
+    while _scratch_hangs(node):  # the fault may have been made twice
         node.run("umount", "--lazy", SCRATCH)
 
 
 def _scratch_hangs(node: Node) -> bool:
-    # The table alone: whoever asked the mount itself would hang as well.
+    # Read only the mount table: a request to the mount itself would hang.
     table = Path(f"/proc/{node.root()}/mountinfo").read_text(encoding="utf-8", errors="replace")
-    return f" - fuse {hungmount.NAME} " in table
+    return f" - fuse {init.HUNG} " in table
 
 
 def _write_xid(node: Node) -> None:
-    # Numbers only grow, as the kernel's do, so a line after a heal is a new one.
+    # The numbers increase, as in the kernel, so that checks treat a line after `heal` as new.
     now = time.monotonic_ns() // 1000
     with machine.inside(node.root(), KMSG).open("a", encoding="ascii") as log:
         log.write(f"4,{now},{now},-;{XID}\n")
-
-
-def _forget_xid(node: Node) -> None:
-    machine.inside(node.root(), KMSG).write_text("", encoding="ascii")
 
 
 def _xid_there(node: Node) -> bool:
@@ -201,32 +183,17 @@ def _xid_there(node: Node) -> bool:
     return log.exists() and "NVRM: Xid" in log.read_text(encoding="ascii", errors="replace")
 
 
-def _begin_to_flap(node: Node) -> None:
-    machine.inside(node.root(), FLAPPING).write_text("", encoding="ascii")
-
-
-def _end_flapping(node: Node) -> None:
-    machine.inside(node.root(), FLAPPING).unlink(missing_ok=True)
-
-
-def _flaps(node: Node) -> bool:
-    return machine.inside(node.root(), FLAPPING).exists()
-
-
-def _link(state: str) -> Callable[[Node], None]:
-    def change(node: Node) -> None:
-        _run(["nsenter", "--target", str(node.root()), "--net", "--", "ip", "link", "set", "eth0", state])
-
-    return change
+def _link(state: str) -> Callable[[Node], object]:
+    return lambda node: network.batch([f"link set eth0 {state}"], node.root())
 
 
 def _link_down(node: Node) -> bool:
     flags = machine.inside(node.root(), "/sys/class/net/eth0/flags").read_text(encoding="ascii")
-    return not int(flags, 16) & init.IFF_UP
+    return not int(flags, 16) & IFF_UP
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
-    "dns": Fault("its /etc/hosts is empty: no name resolves", _empty_hosts, _restore_hosts, _hosts_empty),
+    "dns": Fault("its /etc/hosts is empty: no name resolves", _write("/etc/hosts"), _restore_hosts, _hosts_empty),
     "shm-full": Fault(
         f"{SHM} has {SMALL_MB} MiB",
         _resize(SHM, f"{SMALL_MB}m"),
@@ -242,34 +209,41 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "root-full": Fault(
         f"/ has {SMALL_MB} MiB", _resize("/", f"{SMALL_MB}m"), _resize("/", init.ROOT_SIZE), _small("/")
     ),
-    "gpu-missing": Fault("its last GPU's file is no device any more", _cover_gpu, _uncover_gpu, _gpu_covered),
+    "gpu-missing": Fault(
+        "its last GPU's file is no device", _cover_gpu, lambda node: node.run("umount", _last_gpu(node)), _gpu_covered
+    ),
     "memlock-low": Fault(
-        "slurmd's soft limit of locked memory is 64 KiB", _lower_memlock, _restore_memlock, _memlock_low
+        "slurmd's soft limit of locked memory is 64 KiB",
+        lambda node: _set_memlock(node, LOW_MEMLOCK_BYTES),
+        lambda node: _set_memlock(node, machine.limits(node.root())["memlock"][0]),
+        _memlock_low,
     ),
     "hung-mount": Fault(
-        f"{SCRATCH} never answers: what asks it cannot be killed", _hang_scratch, _let_go_of_scratch, _scratch_hangs
+        f"{SCRATCH} never answers: its users cannot be killed",
+        _hang_scratch,
+        _let_go_of_scratch,
+        _scratch_hangs,
     ),
-    "xid": Fault(f"an Xid 79 stands in the kernel log, {KMSG}", _write_xid, _forget_xid, _xid_there),
-    "flapping": Fault("/sandbox/bin/flapping fails at every other look", _begin_to_flap, _end_flapping, _flaps),
-    "slurmd-dead": Fault("slurmd is killed; running programs live on", _kill_slurmd, None, _slurmd_dead),
-    "node-dead": Fault("the machine and all that runs on it is gone", _kill_node, None, _node_dead),
-    "network-cut": Fault("eth0 is down; running programs live on", _link("down"), _link("up"), _link_down),
+    "xid": Fault(f"an Xid 79 is in the kernel log, {KMSG}", _write_xid, _write(KMSG), _xid_there),
+    "flapping": Fault(
+        "/sandbox/bin/flapping fails every other time",
+        _write(FLAPPING),
+        lambda node: machine.inside(node.root(), FLAPPING).unlink(missing_ok=True),
+        lambda node: machine.inside(node.root(), FLAPPING).exists(),
+    ),
+    "slurmd-dead": Fault(
+        "slurmd is killed; running programs go on", _kill_slurmd, None, lambda node: node.slurmd() is None
+    ),
+    "node-dead": Fault("the machine and its processes are gone", _kill_node, None, lambda node: node.pid is None),
+    "network-cut": Fault("eth0 is down; running programs go on", _link("down"), _link("up"), _link_down),
 }
 
 
 def active(node: Node) -> tuple[str, ...]:
-    """The faults that this node has now. A dead machine has no other."""
+    """Return the active faults of a node; if it is dead, only `node-dead`."""
     if node.pid is None:
         return ("node-dead",)
     try:
         return tuple(name for name, fault in FAULTS.items() if name != "node-dead" and fault.active(node))
-    except (FileNotFoundError, ProcessLookupError):  # it died while we looked
+    except (FileNotFoundError, ProcessLookupError):  # the machine has just ended
         return ("node-dead",)
-
-
-def _run(argv: list[str], *, text: str = "", files: Sequence[int] = ()) -> None:
-    done = subprocess.run(
-        argv, input=text, pass_fds=files, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    if done.returncode != 0:
-        raise SlurmPluginError(f"{' '.join(argv)} failed: {done.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""One machine of a sandbox: started, found again by its PID 1, entered, ended. No state file: /proc is the truth."""
+"""A machine of a sandbox: start, find, enter and end it. Only /proc shows which machines run."""
 
 import json
 import os
@@ -6,21 +6,22 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from slurm_plugin.errors import MissingError, SlurmPluginError
+from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 
 MARKER: Final = "slurm_plugin-sandbox-machine"
 INIT: Final = Path(__file__).with_name("init.py")
 PYTHON: Final = "/usr/bin/python3"
-PASSED_ON: Final = ("SLURM_PLUGIN_BACKEND",)  # of the caller's environment, into machines
-START_DEADLINE_S: Final = 20.0
-END_DEADLINE_S: Final = 15.0
-# What a program in a machine inherits, whatever shell `sandbox run` was typed in: the limits that `up` ran with.
+PASSED_ON: Final = ("SLURM_PLUGIN_BACKEND",)  # variables that machines get from the caller
+START_DEADLINE_S: Final = 120.0
+COMMAND_DEADLINE_S: Final = 180.0
+END_DEADLINE_S: Final = 60.0
+# The limits of programs in a machine are those of `up`, not those of the shell that calls `sandbox run`.
 LIMITS: Final = {
     "memlock": resource.RLIMIT_MEMLOCK,
     "nofile": resource.RLIMIT_NOFILE,
@@ -31,16 +32,26 @@ LIMITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A directory or file of the host, seen in a machine at `target`."""
+    """A directory or file of the host that a machine mounts at `target`."""
 
     source: str
     target: str
     writable: bool = False
 
 
+def parse_bind(text: str) -> Bind:
+    """Parse `SRC`, `SRC:DST`, `SRC:rw` or `SRC:DST:rw`. Without `rw` the path is read-only. Raise UsageError."""
+    parts = text.split(":")
+    writable = len(parts) > 1 and parts[-1] == "rw"
+    paths = parts[:-1] if writable else parts
+    if len(paths) not in (1, 2) or not all(path.startswith("/") for path in paths):
+        raise UsageError(f"bind {text!r}: SRC[:DST][:rw] with absolute paths is accepted")
+    return Bind(paths[0], paths[-1], writable)
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What PID 1 needs to build a machine; kept as DIRECTORY/machines/NAME.json."""
+    """The description of a machine for its PID 1, in DIRECTORY/machines/NAME.json."""
 
     name: str
     address: str
@@ -50,26 +61,24 @@ class Spec:
     binds: tuple[Bind, ...]
 
     def to_json(self) -> str:
-        """The text that init.py and `load_spec` read."""
-        binds = [[bind.source, bind.target, bind.writable] for bind in self.binds]
-        return json.dumps(asdict(self) | {"binds": binds}, indent=1)
+        """Return the text that init.py and `load_spec` read."""
+        return json.dumps(asdict(self), indent=1)
 
 
 def load_spec(directory: Path, name: str) -> Spec:
-    """The machine NAME as it was written at `up`. Raises OSError where there is none."""
+    """Read the description that `up` wrote. Raises OSError if there is none."""
     fields = json.loads((directory / "machines" / f"{name}.json").read_text(encoding="utf-8"))
-    binds = tuple(Bind(source, target, writable) for source, target, writable in fields.pop("binds"))
-    return Spec(**fields, binds=binds)
+    return Spec(**fields | {"binds": tuple(Bind(**each) for each in fields["binds"])})
 
 
 def start(directory: Path, spec: Spec) -> int:
-    """Start the machine and return the host's pid of its PID 1, once its root stands.
+    """Start the machine and return the host's pid of its PID 1 when its root is ready.
 
-    Raises MissingError where this kernel or container refuses namespaces or mounts.
+    Raises MissingError if this kernel or container refuses namespaces or mounts.
     """
     (directory / "machines" / f"{spec.name}.json").write_text(spec.to_json(), encoding="utf-8")
     argv = [PYTHON, "-I", "-S", str(INIT), MARKER, str(directory), spec.name]
-    # PID 1 keeps stderr until it is ready, so reading to the end also waits for it.
+    # PID 1 keeps stderr open until it is ready, so reading to the end also waits for PID 1.
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         cwd="/", env={}, text=True, start_new_session=True,
@@ -90,12 +99,12 @@ def start(directory: Path, spec: Spec) -> int:
 
 
 def find(directory: Path) -> dict[str, int]:
-    """The machines of the sandbox in `directory` that live now: name -> the host's pid of PID 1."""
+    """Return the running machines of the sandbox in `directory`: name -> the host's pid of PID 1."""
     return {name: pid for pid, name, depth in _processes(directory) if depth > 1}
 
 
 def end_all(directory: Path) -> int:
-    """Kill every machine of this sandbox, half-started ones too; return how many there were once all are gone."""
+    """Kill every machine of this sandbox, also unfinished ones, and wait. Return the number of killed processes."""
     seen: set[int] = set()
     deadline = time.monotonic() + END_DEADLINE_S
     while pids := {pid for pid, _, _ in _processes(directory)}:
@@ -112,7 +121,7 @@ def end_all(directory: Path) -> int:
 
 
 def end(pid: int) -> None:
-    """Kill one machine by its PID 1 and wait until the kernel has ended all of it."""
+    """Kill one machine by its PID 1. Wait until the kernel has ended it, END_DEADLINE_S at most."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + END_DEADLINE_S
@@ -121,44 +130,56 @@ def end(pid: int) -> None:
 
 
 def children(pid: int, comm: str) -> tuple[int, ...]:
-    """Host pids of the direct children of `pid` named `comm`: a machine's daemons are its PID 1's children.
+    """Return the host's pids of the children of `pid` named `comm`. A machine's daemons are children of its PID 1.
 
-    Debian's daemons are links to `slurmd-wlm` and the like, the name they have after a reconfigure of 24.11 and later.
+    Debian's daemons are links to programs such as `slurmd-wlm`. Since Slurm 24.11 a reconfigure
+    changes a daemon's name to that of the program.
     """
-    found, names = [], (comm, f"{comm}-wlm")
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with suppress(OSError):
-            name, _, rest = (entry / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+    found, names = [], (comm.encode(), f"{comm}-wlm".encode())
+    for number in _pids():  # /proc/PID/task/*/children may omit a child while another one ends
+        name, _, rest = _read(number, "stat").partition(b"(")[2].rpartition(b")")
+        if name in names:
             state, parent = rest.split()[:2]
-            if name in names and int(parent) == pid and state not in "ZX":
-                found.append(int(entry.name))
+            if int(parent) == pid and state not in (b"Z", b"X"):
+                found.append(number)
     return tuple(sorted(found))
 
 
 def inside(pid: int, path: str) -> Path:
-    """The host's way to a path inside a machine."""
+    """Return the host's path of a path in a machine."""
     return Path(f"/proc/{pid}/root{path}")
 
 
 def limits(pid: int) -> dict[str, tuple[int, int]]:
-    """(soft, hard) of LIMITS as PID 1 has them."""
+    """Return the soft and hard limits of the process `pid`, by the names in LIMITS."""
     return {name: resource.prlimit(pid, number) for name, number in LIMITS.items()}
 
 
+def command(argv: Sequence[str], *, text: str = "", files: Sequence[int] = ()) -> str:
+    """Run a command of the host with `text` on stdin, and return its output. Raise SlurmPluginError with its errors."""
+    done = subprocess.run(
+        argv, input=text, pass_fds=files, capture_output=True, text=True, timeout=COMMAND_DEADLINE_S, check=False
+    )
+    if done.returncode != 0:
+        raise SlurmPluginError(f"{' '.join(argv)} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
 def enter_argv(pid: int, argv: Sequence[str], *, user: str = "root", directory: str = "/") -> list[str]:
-    """The command that runs `argv` inside a machine, as `user`, with the machine's own limits."""
+    """Return the command that runs `argv` in a machine, as `user`, with the machine's limits and no signal ignored.
+
+    A caller that a shell started with `&` ignores SIGINT. Without the reset slurmd and every job would ignore it too.
+    """
     words = ["nsenter", "--target", str(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--", "prlimit"]
     for name, (soft, hard) in limits(pid).items():
         words.append(f"--{name}={_limit(soft)}:{_limit(hard)}")
     if user != "root":
         words += ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "--"]
-    return [*words, "env", f"--chdir={directory}", "--", *argv]
+    return [*words, "env", "--default-signal", f"--chdir={directory}", "--", *argv]
 
 
 def environment(user: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The clean environment of a program in a machine; of the caller's own only PASSED_ON and TERM are passed."""
+    """Return the clean environment of a program in a machine. Only PASSED_ON and TERM come from the caller."""
     home = "/root" if user == "root" else f"/home/{user}"
     return {name: environ[name] for name in PASSED_ON if name in environ} | {
         "HOME": home,
@@ -184,17 +205,41 @@ def _alive(pid: int) -> bool:
     return rest.split()[0] not in "ZX"
 
 
+def is_machine(pid: int, directory: Path, name: str) -> bool:
+    """Return whether `pid`, which `find` has returned, is still the machine `name`."""
+    return _machine(pid, directory) == name
+
+
+def _pids() -> Iterator[int]:
+    return map(int, filter(str.isdigit, os.listdir("/proc")))  # noqa: PTH208 - three times as fast as pathlib
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Return the beginning of a file in /proc/PID; empty if the process has ended."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read(4096)
+    except OSError:
+        return b""
+
+
+def _machine(pid: int, directory: Path) -> str | None:
+    """Return a machine's name if `pid` is root's process that starts the machine or is its PID 1; else None."""
+    words = _read(pid, "cmdline").split(b"\0")
+    if words[4:6] != [MARKER.encode(), os.fsencode(directory)] or len(words) < 7:
+        return None
+    with suppress(OSError):
+        return words[6].decode() if Path(f"/proc/{pid}").stat().st_uid == 0 else None
+    return None
+
+
 def _processes(directory: Path) -> list[tuple[int, str, int]]:
-    """(pid, machine, depth of its PID namespace) of root's processes that carry our marker and this directory."""
+    """Return (pid, machine, depth of the PID namespace) of each machine's starter and PID 1."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or entry.name == str(os.getpid()):
+    for pid in _pids():
+        if pid == os.getpid() or (name := _machine(pid, directory)) is None:
             continue
-        with suppress(OSError):
-            words = (entry / "cmdline").read_text(errors="replace").split("\0")
-            if words[4:6] != [MARKER, str(directory)] or entry.stat().st_uid != 0:
-                continue
-            status = (entry / "status").read_text(errors="replace")
-            depth = next(len(line.split()) - 1 for line in status.splitlines() if line.startswith("NSpid:"))
-            found.append((int(entry.name), words[6], depth))
+        spid = [line for line in _read(pid, "status").splitlines() if line.startswith(b"NSpid:")]
+        if spid:
+            found.append((pid, name, len(spid[0].split()) - 1))
     return found

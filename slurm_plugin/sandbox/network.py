@@ -1,38 +1,42 @@
-"""The sandbox's network: a bridge inside the controller's namespace, a cable to each node and one to the host.
+"""The network of a sandbox: a bridge in the controller's namespace, and a cable (veth) to each node and to the host.
 
-Only the host's end of its own cable is visible outside, and every link ends with the machines it belongs to.
+On the host, only the host's end of its cable is visible. The kernel removes a link when one of its machines ends.
 """
 
 import hashlib
 import ipaddress
 import json
 import socket
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.sandbox import machine
 
 BRIDGE = "br0"
-CONTROLLER, HOST, FIRST_NODE = 1, 2, 11  # places in the subnet
-SMALL = 240  # nodes that fit a /24 beside the places above
-DEADLINE_S = 30.0
+LOOPBACK = ("link set lo up",)
+CONTROLLER, HOST, FIRST_NODE = 1, 2, 11  # host numbers in the subnet
+SMALL = 240  # nodes that fit into a /24 with the host numbers above
+DEADLINE_S = 180.0
+WORKERS = 16
 
 Network = ipaddress.IPv4Network
+BLOCK, BLOCK_OF_SMALL = Network("10.64.0.0/10"), Network("10.77.0.0/16")  # the second is part of the first
 
 
 def candidates(nodes: int) -> Iterator[Network]:
-    """Subnets that the sandbox may take, in order: private ones (RFC 1918) that few sites use."""
+    """Yield the subnets that the sandbox may use, in order: private ones (RFC 1918) that few sites use."""
     if nodes <= SMALL:
-        yield from ipaddress.IPv4Network("10.77.0.0/16").subnets(new_prefix=24)
+        yield from BLOCK_OF_SMALL.subnets(new_prefix=24)
     else:
-        yield from ipaddress.IPv4Network("10.64.0.0/10").subnets(new_prefix=16)
+        yield from BLOCK.subnets(new_prefix=16)
 
 
 def choose(nodes: int, used: Iterable[Network]) -> Network:
-    """The first candidate that overlaps nothing in use. Raises SlurmPluginError when none is left."""
+    """Return the first candidate that overlaps no network in use. Raises SlurmPluginError if there is none."""
     taken = tuple(used)
     for network in candidates(nodes):
         if not any(network.overlaps(other) for other in taken):
@@ -41,13 +45,13 @@ def choose(nodes: int, used: Iterable[Network]) -> Network:
 
 
 def addresses(network: Network, nodes: int) -> dict[str, str]:
-    """Name -> address of the controller `ctl` and the nodes n1..nN."""
+    """Return the addresses of the controller `ctl` and the nodes n1..nN, by name."""
     places = {"ctl": CONTROLLER} | {f"n{i}": FIRST_NODE + i - 1 for i in range(1, nodes + 1)}
     return {name: str(network[place]) for name, place in places.items()}
 
 
 def parse_used(addresses_json: str, routes_json: str) -> list[Network]:
-    """Networks in `ip -j -4 address` and `ip -j -4 route show table all`; the default route is none."""
+    """Return the networks in `ip -j -4 address` and `ip -j -4 route show table all`, without the default route."""
     texts = [
         f"{info['local']}/{info['prefixlen']}"
         for link in json.loads(addresses_json or "[]")
@@ -57,59 +61,78 @@ def parse_used(addresses_json: str, routes_json: str) -> list[Network]:
     return [ipaddress.IPv4Network(text, strict=False) for text in texts]
 
 
+def parse_host(addresses_json: str) -> list[str]:
+    """Return the addresses in `ip -j -4 address` that other machines may know, without those of sandboxes."""
+    found = [info for link in json.loads(addresses_json or "[]") for info in link.get("addr_info", ())]
+    own = [info["local"] for info in found if info.get("scope") == "global"]
+    return [each for each in own if ipaddress.ip_address(each) not in BLOCK]
+
+
+def route_to_host(pids: Iterable[int], subnet: Network) -> None:
+    """Let the machines reach this host by each of its addresses. A link that went down has lost its routes."""
+    found = parse_host(machine.command(["ip", "-j", "-4", "address"]))
+    lines = [f"route replace {address} via {subnet[HOST]}" for address in found]
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(lambda pid: batch(lines, pid), pids))
+
+
 def host_link(directory: Path) -> str:
-    """The host's end of the cable; its name tells the sandboxes of one machine apart."""
+    """Return the name of the host's end of its cable. It is different for each sandbox directory."""
     return "sp" + hashlib.sha256(str(directory).encode()).hexdigest()[:10]
 
 
-def cables(pids: Mapping[str, int], link: str | None) -> list[str]:
-    """`ip -batch` lines, run on the host: each cable is made with its two ends where they belong."""
-    lines = [] if link is None else [f"link add {link} type veth peer name host netns {pids['ctl']}"]
-    for name, pid in pids.items():
-        if name != "ctl":
-            lines.append(f"link add eth0 netns {pid} type veth peer name {name} netns {pids['ctl']}")
-    return lines
+def connect_controller(directory: Path, ctl: int, address: str, subnet: Network) -> None:
+    """Make the bridge, which is also the controller's own interface, and the controller's cable to the host."""
+    link = host_link(directory)
+    batch([f"link add {link} type veth peer name host netns {ctl}"])
+    batch(interface(link, str(subnet[HOST]), subnet))
+    batch([*LOOPBACK, f"link add {BRIDGE} type bridge", *interface(BRIDGE, address, subnet), *ports(["host"])], ctl)
+
+
+def connect_nodes(ctl: int, pids: Mapping[str, int], addresses: Mapping[str, str], subnet: Network) -> None:
+    """Connect nodes to the bridge of the controller whose PID 1 is `ctl`."""
+    batch(cables(ctl, pids))
+    batch(ports(pids), ctl)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(lambda name: batch([*LOOPBACK, *interface("eth0", addresses[name], subnet)], pids[name]), pids))
+
+
+def cables(ctl: int, pids: Mapping[str, int]) -> list[str]:
+    """Return `ip -batch` lines for the host that make each node's cable with its ends in the right namespaces."""
+    return [f"link add eth0 netns {pid} type veth peer name {name} netns {ctl}" for name, pid in pids.items()]
 
 
 def ports(names: Iterable[str]) -> list[str]:
-    """`ip -batch` lines, run in the controller's namespace: plug the cables into the bridge."""
+    """Return `ip -batch` lines for the controller's namespace that connect the cables to the bridge."""
     return [f"link set {name} master {BRIDGE} up" for name in names]
 
 
-def bridge(address: str, prefix: int) -> list[str]:
-    """`ip -batch` lines that make the bridge, which is also the controller's own interface."""
-    return [
-        f"link add {BRIDGE} type bridge",
-        f"address add {address}/{prefix} dev {BRIDGE}",
-        f"link set {BRIDGE} up",
-    ]
+def interface(device: str, address: str, subnet: Network) -> list[str]:
+    """Return `ip -batch` lines that give a device its addresses and bring it up.
 
-
-def interface(device: str, address: str, prefix: int) -> list[str]:
-    """`ip -batch` lines that give one end of a cable its address."""
-    return [f"address add {address}/{prefix} dev {device}", f"link set {device} up"]
+    The hardware address follows from the IP address: neighbours remember it for seconds after a node or a cable is
+    replaced. A bridge without one of its own takes the lowest of its cables.
+    """
+    hardware = "02:00:" + ipaddress.IPv4Address(address).packed.hex(":")
+    return [f"address add {address}/{subnet.prefixlen} dev {device}", f"link set {device} address {hardware} up"]
 
 
 def batch(lines: Iterable[str], pid: int | None = None) -> None:
-    """Run `ip -batch` in the network namespace of `pid` (None: the host's)."""
+    """Run `ip -batch` in the network namespace of `pid`; None: on the host."""
     enter = [] if pid is None else ["nsenter", "--target", str(pid), "--net", "--"]
-    _ip([*enter, "ip", "-batch", "-"], "\n".join(lines) + "\n")
+    machine.command([*enter, "ip", "-batch", "-"], text="\n".join(lines) + "\n")
 
 
 def used() -> list[Network]:
-    """The networks this host knows now."""
-    return parse_used(_ip(["ip", "-j", "-4", "address"]), _ip(["ip", "-j", "-4", "route", "show", "table", "all"]))
-
-
-def remove_host_link(directory: Path) -> None:
-    """Remove the host's end, if it is there; the other end goes with it."""
-    remove_link(host_link(directory))
+    """Return the networks in use on this host."""
+    ip = ["ip", "-j", "-4"]
+    return parse_used(machine.command([*ip, "address"]), machine.command([*ip, "route", "show", "table", "all"]))
 
 
 def remove_link(name: str, pid: int | None = None) -> None:
-    """Remove a link of `pid`'s machine (None: the host's), which the kernel may be removing this very moment.
+    """Remove a link of `pid`'s machine (None: of the host), if it exists.
 
-    It does so by itself, a little after the machine at the other end has ended.
+    The kernel also removes it, shortly after the machine at the other end has ended.
     """
     there = Path(f"/proc/{pid}/root" if pid else "/", "sys/class/net", name)
     try:
@@ -122,9 +145,9 @@ def remove_link(name: str, pid: int | None = None) -> None:
 
 @contextmanager
 def choosing() -> Iterator[None]:
-    """Held while a subnet is chosen and taken: two sandboxes may start at once.
+    """Hold a lock while a sandbox chooses and uses a subnet: two sandboxes may start at the same time.
 
-    An abstract socket's name is the lock, because it leaves no file behind and ends with its process.
+    The lock is the name of an abstract socket, which leaves no file and ends with its process.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
         deadline = time.monotonic() + DEADLINE_S
@@ -134,13 +157,7 @@ def choosing() -> Iterator[None]:
                 break
             except OSError:
                 if time.monotonic() > deadline:
-                    raise SlurmPluginError("another sandbox has been starting for 30 s; try again") from None
+                    late = f"another sandbox has been starting for {DEADLINE_S:.0f} s; try again"
+                    raise SlurmPluginError(late) from None
                 time.sleep(0.05)
         yield
-
-
-def _ip(argv: list[str], text: str = "") -> str:
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    if done.returncode != 0:
-        raise SlurmPluginError(f"{' '.join(argv)} failed: {done.stderr.strip()}")
-    return done.stdout

@@ -12,32 +12,32 @@ from pathlib import Path
 from typing import IO, Final
 
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
-from slurm_plugin.sandbox import aptsources, rootsteps, store
+from slurm_plugin.sandbox import rootsteps, store
 from slurm_plugin.sandbox.build import umask
 
 # Suite -> whether pyslurm is built in it. trixie has Slurm 24.11, forky 26.05.
 SUITES: Final = {"trixie": False, "forky": True}
 PROGRAMS: Final = {"debootstrap": "debootstrap", "unshare": "util-linux", "setpriv": "util-linux"}
-# Empty from the first moment, so that what is half built is known as ours; its words are written last.
+# An unfinished root has an empty file with this name. `write` fills the file at the end.
 MARK: Final = ".slurm_plugin-root"
-BEGUN: Final = "+"  # before a package in the mark: its installation has begun
-# Debian's rule (policy 5.6.1), less names that end in a minus: apt would remove the package.
+BEGUN: Final = "+"  # prefix in MARK of a package whose installation has begun
+# Debian's rule (policy 5.6.1), without names that end in a minus: apt would remove such a package.
 PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a finished root holds."""
+    """The content of a finished root."""
 
     suite: str
     slurm: str  # `26.05.5`
-    packages: tuple[str, ...] = ()  # those that were asked for
-    begun: tuple[str, ...] = ()  # those whose installation did not come to its end
+    packages: tuple[str, ...] = ()  # the requested ones
+    begun: tuple[str, ...] = ()  # packages whose installation was interrupted
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The root that was asked for."""
+    """The requested root."""
 
     suite: str
     directory: Path
@@ -45,10 +45,10 @@ class Wanted:
 
 
 def make(wanted: Wanted, mirror: str | None, say: Callable[[str], None]) -> bool:
-    """Build a root, or install what a finished one lacks; False when it was all there. `say` gets one line a step.
+    """Build a root, or install packages that a finished root lacks. Return False if there was nothing to do.
 
-    A root that is half built is removed and built anew. Raises UsageError for a directory with something else in it
-    and for what is no package's name, MissingError for what this machine lacks.
+    `say` gets one line for each step. An unfinished root is built again. Raises UsageError for a directory with other
+    content or an invalid package name, MissingError for missing programs.
     """
     check_packages(wanted.packages)
     check_directory(wanted.directory)
@@ -58,20 +58,20 @@ def make(wanted: Wanted, mirror: str | None, say: Callable[[str], None]) -> bool
     begin = time.monotonic()
     try:
         with umask(), locked_log(wanted.directory) as log:
-            if _finished(wanted, say):  # by the one that held the lock before us
+            if _finished(wanted, say):  # the previous holder of the lock has built it
                 return False
             root = rootsteps.Root(wanted.directory, log)
             built = read(wanted.directory)
             built = _build(root, wanted, mirror, say) if built is None else _add(root, built, wanted.packages, say)
             write(wanted.directory, built)
-    except OSError as error:  # a full disk, a parent that is no directory
+    except OSError as error:  # a full disk, or a parent that is not a directory
         raise SlurmPluginError(f"{error}\n  run the same command again") from error
     say(f"built in {time.monotonic() - begin:.0f} s: {_text(built, wanted.directory)}")
     return True
 
 
 def require() -> None:
-    """Raise MissingError naming what this machine lacks and how to get it."""
+    """Raise MissingError if the user is not root, or if this machine lacks a program."""
     if os.geteuid() != 0:
         raise MissingError(
             "building a root directory needs root\n  run: sudo slurm-plugin sandbox root trixie|forky DIR"
@@ -83,7 +83,7 @@ def require() -> None:
 
 
 def check_directory(directory: Path) -> None:
-    """Raise UsageError for a directory that cannot be, or is not, a root of ours."""
+    """Raise UsageError for a directory that cannot be a root, or that `make` did not build."""
     if not directory.is_absolute() or directory == Path("/") or set(str(directory)) & set(":, \\\t\n"):
         raise UsageError(
             f"{str(directory)!r} cannot hold a root directory\n"
@@ -99,7 +99,7 @@ def check_directory(directory: Path) -> None:
 
 
 def check_packages(names: Sequence[str]) -> None:
-    """Raise UsageError for what cannot be the name of a Debian package."""
+    """Raise UsageError for an invalid name of a Debian package."""
     for name in names:
         if not PACKAGE.fullmatch(name):
             raise UsageError(
@@ -109,7 +109,7 @@ def check_packages(names: Sequence[str]) -> None:
 
 
 def read(directory: Path) -> Built | None:
-    """What is in the directory; None where nothing is, or where it is half built."""
+    """Return the content of a finished root; None if there is none."""
     try:
         words = (directory / MARK).read_text(encoding="utf-8").split()
     except (FileNotFoundError, NotADirectoryError):
@@ -121,21 +121,14 @@ def read(directory: Path) -> Built | None:
 
 
 def start(directory: Path) -> None:
-    """Make the directory, marked as ours, or empty what a build that did not come to its end has left in it."""
+    """Make the directory and its mark, and remove the files of an interrupted build."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     (directory / MARK).touch()
-    mounts = store.mounted_below(directory)
-    if mounts:
-        raise SlurmPluginError(f"something is mounted in {directory}\n  run: umount {mounts[-1]}")
-    for path in directory.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name != MARK:
-            path.unlink()
+    store.clear(directory, (MARK,))
 
 
 def write(directory: Path, built: Built) -> None:
-    """Say in one step what the root holds."""
+    """Record the content of the root, atomically."""
     words = [built.suite, built.slurm, *built.packages, *(BEGUN + name for name in built.begun)]
     draft = directory / f"{MARK}.new"
     draft.write_text(" ".join(words) + "\n", encoding="utf-8")
@@ -144,7 +137,7 @@ def write(directory: Path, built: Built) -> None:
 
 @contextmanager
 def locked_log(directory: Path) -> Iterator[IO[bytes]]:
-    """The log beside the directory, emptied; held until every tool that writes to it has ended."""
+    """Open the log beside the directory, empty and locked until all tools that write to the log have ended."""
     path = log_path(directory)
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with path.open("ab") as log:
@@ -152,13 +145,13 @@ def locked_log(directory: Path) -> Iterator[IO[bytes]]:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SlurmPluginError(f"another command builds {directory} now\n  see: tail -f {path}") from None
-        path.chmod(0o600)  # it may name a mirror with its password
+        path.chmod(0o600)  # it may contain the password of a mirror
         log.truncate(0)
         yield log
 
 
 def log_path(directory: Path) -> Path:
-    """Where the tools' output goes."""
+    """Return the path of the tools' log."""
     return directory.with_name(f"{directory.name}.log")
 
 
@@ -182,8 +175,8 @@ def _text(built: Built, directory: Path) -> str:
 
 
 def _build(root: rootsteps.Root, wanted: Wanted, mirror: str | None, say: Callable[[str], None]) -> Built:
-    """Fill the root, and return what it holds."""
-    mirror = mirror or aptsources.mirror()
+    """Fill the root, and return its content."""
+    mirror = mirror or rootsteps.host_mirror()
     start(root.directory)
     say(f"{wanted.suite} in {root.directory}; the tools' log is {root.log.name}")
     say("debootstrap: the base system")
@@ -199,9 +192,9 @@ def _build(root: rootsteps.Root, wanted: Wanted, mirror: str | None, say: Callab
 
 
 def _add(root: rootsteps.Root, built: Built, packages: Sequence[str], say: Callable[[str], None]) -> Built:
-    """Install what a finished root lacks, and return what it holds then.
+    """Install the packages that a finished root lacks, and return its content.
 
-    The mark names the packages from before the first change until all are there, whatever ends this process.
+    Until all are installed, MARK lists them as begun, so that a later run can repair an interrupted one.
     """
     lacking = tuple(sorted({*packages, *built.begun} - set(built.packages)))
     say(f"apt-get: {' '.join(lacking)} in {root.directory}; its log is {root.log.name}")

@@ -1,25 +1,26 @@
 """The steps that fill a root directory: Debian's base system, Slurm's packages, pyslurm.
 
-Every tool runs in a mount and PID namespace of its own, which ends with it: what it mounts is never seen on this
-machine, what it leaves running is killed, and both also hold where this process is killed.
+Every tool runs in a separate mount and PID namespace, which ends with the tool or with this process. So its mounts are
+never visible on this machine, and the kernel kills the processes that it leaves.
 """
 
 import os
+import platform
 import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.errors import MissingError, SlurmPluginError
 
-# Ends with its caller; the namespaces end with its child.
+# unshare ends with its caller, and the namespaces end with the child of unshare.
 ALONE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount-proc", "--pid", "--fork", "--kill-child")
-# That child: not the tool itself, as apt-get changes its user for a moment and then outlives its parent (prctl(2)).
+# The child is not the tool itself: apt-get changes its user, which clears its death signal (prctl(2)).
 CHILD: Final = ("sh", "-c", '"$@"; exit $?', "sh")
 SCRIPTS: Final = Path("/usr/share/debootstrap/scripts")
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -32,13 +33,13 @@ PACKAGES: Final = (
 BUILD_PACKAGES: Final = ("libslurm-dev", "python3-dev", "python3-venv", "gcc", "libc6-dev")
 PYSLURM: Final = "25.11.2"
 VENV: Final = "/opt/pyslurm"
-# pyslurm 25.11 wants the headers of its own release. Those of 26.05 keep that interface behind SLURM_BACKWARD_COMPAT,
-# all but one function's name and one error's number, which slurm_errno.h of 25.11 has.
+# pyslurm 25.11 needs the headers of Slurm 25.11. With SLURM_BACKWARD_COMPAT the headers of 26.05 have that interface,
+# except for the name of one function and the number of one error (slurm_errno.h of 25.11).
 PYSLURM_RELEASE: Final = "0x190b00"
 PYSLURM_CFLAGS: Final = (
     "-O0 -g0 -DSLURM_BACKWARD_COMPAT -Dslurm_free_ctl_conf=slurm_free_conf -DESLURM_ERROR_ON_DESC_TO_RECORD_COPY=2095"
 )
-# An old Release file is no reason to fail here, and a root that a crash spoils is built again.
+# An expired Release file does no harm here. If a crash damages a root, `sandbox root` builds it again.
 APT_CONF: Final = """\
 Acquire::Check-Valid-Until "false";
 APT::Install-Recommends "false";
@@ -56,23 +57,23 @@ TAIL_LINES: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A root directory in the making, and the open log of the tools that make it."""
+    """A root directory that is being built, and the open log of the tools."""
 
     directory: Path
     log: IO[bytes]
 
     def inside(self, argv: Sequence[str], deadline_s: float, env: Mapping[str, str] | None = None) -> None:
-        """Run a command in the root, with a /proc of its own."""
+        """Run a command in the root, with a separate /proc."""
         self._run([f"--root={self.directory}", "--wd=/"], argv, deadline_s, env or {})
 
     def outside(self, argv: Sequence[str], deadline_s: float) -> None:
-        """Run a command of this machine, with a /proc of its own."""
+        """Run a command of this machine, with a separate /proc."""
         self._run([], argv, deadline_s, {})
 
     def _run(self, where: Sequence[str], argv: Sequence[str], deadline_s: float, env: Mapping[str, str]) -> None:
-        """Run a command in namespaces of its own; `where` are options of unshare.
+        """Run a command in new namespaces. `where`: options of unshare.
 
-        Raises SlurmPluginError with the end of the log when it fails or takes longer than its deadline.
+        Raises SlurmPluginError with the end of the log if the command fails or exceeds its deadline.
         """
         own = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
         own |= {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
@@ -96,15 +97,29 @@ class Root:
             )
 
     def tail(self) -> str:
-        """The last lines of the log, indented."""
+        """Return the last lines of the log, indented."""
         lines = Path(self.log.name).read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
 
 
+def host_mirror() -> str:
+    """Return the mirror of this machine's release in the configuration of apt. Raise MissingError if there is none."""
+    name, listed = "", ""
+    with suppress(OSError):  # not Debian, or no apt
+        name = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+        asked = ["apt-get", "update", "--print-uris"]  # reads only the configuration
+        listed = subprocess.run(asked, capture_output=True, text=True, timeout=SHORT_DEADLINE_S, check=False).stdout
+    # Security updates and other vendors have other suites. debootstrap supports only these URL schemes.
+    found = re.search(rf"^'((?:https?://|file:)\S+)/dists/{re.escape(name)}/InRelease'", listed, re.MULTILINE)
+    if found is None:
+        raise MissingError(f"apt has no mirror of {name or 'a Debian release'}\n  run it with --mirror URL")
+    return found[1]
+
+
 def base_system(root: Root, suite: str, mirror: str) -> None:
-    """Debian's smallest system, set up so that apt works in it and no service starts."""
+    """Install Debian's smallest system, configured so that apt works and no service starts."""
     script = SCRIPTS / suite
-    # A release younger than this machine's debootstrap; all of Debian's use the script of sid.
+    # The release may be newer than this machine's debootstrap. All releases of Debian use the script of sid.
     script = script if script.exists() else SCRIPTS / "sid"
     options = ["--variant=minbase", "--include=ca-certificates", "--force-check-gpg"]
     root.outside(
@@ -127,21 +142,21 @@ def packages(root: Root, names: Sequence[str]) -> None:
 
 
 def apt(root: Root, *words: str) -> None:
-    """Run the root's own apt-get; a name means the package of that name, no pattern."""
+    """Run the root's own apt-get. Package names are exact, not patterns."""
     with trusted(root) as trust:
         options = ["-qy", "-oAPT::Cmd::Pattern-Only=true", *([f"-oAcquire::https::CAInfo={trust}"] if trust else [])]
         root.inside(["apt-get", *options, *words], APT_DEADLINE_S, NO_QUESTIONS)
 
 
 def mend(root: Root) -> None:
-    """Bring what an apt-get that was killed has left to its end; apt's lists must be up to date."""
-    # It fails where something is not unpacked yet; that is apt's to do, and only after this.
+    """Repair the packages after a killed apt-get. apt's lists must be up to date."""
+    # This fails for packages that are not unpacked yet; apt unpacks them afterwards.
     root.inside(["sh", "-c", "dpkg --configure -a || true"], APT_DEADLINE_S, NO_QUESTIONS)
     apt(root, "--fix-broken", "install")
 
 
 def pyslurm(root: Root) -> None:
-    """pyslurm in a venv that also sees the root's own packages, so that slurm_plugin runs in it."""
+    """Build pyslurm in a venv that also uses the root's own packages, so that slurm_plugin runs in it."""
     library = next((root.directory / "usr/lib").glob("*/libslurm.so"), None)
     if library is None:
         raise SlurmPluginError(f"{root.directory}/usr/lib holds no libslurm.so; libslurm-dev has it")
@@ -164,21 +179,21 @@ def pyslurm(root: Root) -> None:
         root.inside(pip, PYSLURM_DEADLINE_S, env | ({"PIP_CERT": trust} if trust else {}))
     shutil.rmtree(headers)
     check = [f"{VENV}/bin/python3", "-c", "import pyslurm"]
-    root.inside(check, SHORT_DEADLINE_S, {"PYSLURM_DISABLE_AUTO_INIT": "1"})  # there is no slurm.conf here to read
+    root.inside(check, SHORT_DEADLINE_S, {"PYSLURM_DISABLE_AUTO_INIT": "1"})  # the root has no slurm.conf
 
 
 def slurm_version(root: Root) -> str:
-    """`26.05.5`: what the root's own slurmctld says it is."""
+    """Return the version that the root's slurmctld reports, such as `26.05.5`."""
     begin = root.log.seek(0, os.SEEK_END)
     root.inside(["slurmctld", "-V"], SHORT_DEADLINE_S)
     said = Path(root.log.name).read_bytes()[begin:].decode().split()
     if not said:
-        raise SlurmPluginError("slurmctld -V says nothing")
+        raise SlurmPluginError("slurmctld -V prints nothing")
     return said[-1]
 
 
 def as_release(header: str, number: str) -> str:
-    """slurm_version.h that claims another release. Raises SlurmPluginError where it claims none."""
+    """Return slurm_version.h with another release number. Raises SlurmPluginError if the header defines none."""
     text, count = re.subn(r"(#define\s+SLURM_VERSION_NUMBER\s+)0x[0-9a-f]+", rf"\g<1>{number}", header)
     if count != 1:
         raise SlurmPluginError("slurm_version.h of libslurm-dev defines no SLURM_VERSION_NUMBER")
@@ -187,9 +202,9 @@ def as_release(header: str, number: str) -> str:
 
 @contextmanager
 def trusted(root: Root) -> Iterator[str]:
-    """Path in the root of the certificates that this machine trusts; its network may need more than Debian's.
+    """Copy this machine's trusted certificates into the root, and yield their path there. Remove the copy at the end.
 
-    Empty where this machine has none; removed again at the end.
+    The network of this machine may need more than Debian's. If this machine has none, yield an empty path.
     """
     if not CERTIFICATES.exists():
         yield ""

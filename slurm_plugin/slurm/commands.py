@@ -1,82 +1,52 @@
-"""The door's first room: Slurm's own commands, the same on every release.
+"""The first back end: Slurm's own commands, used in the same way on every release, with one exception.
 
-22.05 alone needs two of them for jobs: its SQUEUE_FORMAT2 does not know ExcNodes, which only SQUEUE_FORMAT has there. A
-squeue that lacks a field says so and leaves its text empty; it is remembered, and both run at once from then on.
+On 22.05, SQUEUE_FORMAT2 lacks the field ExcNodes; SQUEUE_FORMAT has it. squeue reports a field that it lacks on stderr
+and leaves the text empty. From then on `Commands` reads jobs with two squeue commands that run together.
 """
 
 import os
 import re
-import secrets
-import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from hostfiles import nodelist
-from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import Forecast, Job, Node, Queueing, Request, SlurmError, Steps, flags, purpose, records
-from slurm_plugin.slurm.patience import Patience
-from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
-from slurm_plugin.slurm.purpose import Purpose
+from slurm_plugin.slurm import calls, limits, parse
+from slurm_plugin.slurm.calls import Patience, Purpose
+from slurm_plugin.slurm.command_runner import AWAY, new_nonce
+from slurm_plugin.slurm.inventory import Inventory
+from slurm_plugin.slurm.limits import Limit
+from slurm_plugin.slurm.listing import Listing
+from slurm_plugin.slurm.model import Forecast, Job, Node, Queueing, Request, SlurmError, Steps
+from slurm_plugin.slurm.process import Command
 
-NONCE_BYTES: Final = 6  # 48 random bits that a user would have to guess for a call of a few milliseconds
-MOST_IDS: Final = 1000  # named in one question; for more, all jobs are asked for
-FORCED: Final = "forcerequeueonfail"  # of PrologFlags
-_UNKNOWN_JOB = "Invalid job id"
-_UNKNOWN_USER = "Invalid user"
+Answer = TypeVar("Answer")
+MOST_IDS: Final = 1000  # most ids in one request; for more ids `Commands` requests all jobs
+FORCED: Final = "forcerequeueonfail"  # a value of PrologFlags
+_UNKNOWN_NODE = re.compile(r"\bNode \S+ not found")  # scontrol's error on 22.05, 24.11 and 26.05
 _LACKS_EXCLUDED = "Invalid job format specification: ExcNodes"
-# What the commands of 22.05, 24.11 and 26.05 say where no slurmctld answers. `scontrol` has but "Unexpected message
-# received" for it when it changes a job. Only a connection that was refused surely carried nothing.
-_AWAY = re.compile(
-    "Unable to contact slurm controller|Unexpected message received|Socket timed out|Zero Bytes were transmitted"
-    "|[Cc]ommunication connection failure|in standby mode|Connection (?:refused|reset)"
-)
-_WOULD_NOT = "allocation failure: "  # how sbatch --test-only begins what slurmctld says against a job
-_BROKEN = re.compile("[Aa]uthentication|[Cc]ommunication|[Mm]unge|timed out")  # nothing of the job's
-_NOT_SENT = re.compile("connect failure|Connection refused|in standby mode")
-# What an update of a job says in an INACTIVE partition, on 22.05, 24.11 and 26.05, after all of it was done.
-_DONE = "Requested partition configuration not available now"
+_WOULD_NOT = "allocation failure: "  # sbatch --test-only prints this before slurmctld's refusal
+_BROKEN = re.compile("[Aa]uthentication|[Cc]ommunication|[Mm]unge|timed out")  # errors that the job did not cause
 _TO: Final[Mapping[Steps, tuple[str, ...]]] = {"steps": (), "batch": ("--batch",), "all": ("--full",)}
 
 
-@contextmanager
-def done_all_the_same() -> Iterator[None]:
-    """Pass over a refusal that is none: the change was made, and the job may not start now for a reason of its own."""
-    try:
-        yield
-    except SlurmError as error:
-        if _DONE not in str(error):
-            raise
-
-
-class Commands:
-    """Slurm through sbatch, squeue and scontrol. Satisfies `slurm_plugin.slurm.Slurm`."""
+class Commands(Listing, Inventory):
+    """Slurm through sbatch, squeue, scontrol, scancel, sacct and sacctmgr. Implements `slurm_plugin.slurm.Slurm`."""
 
     backend = "Slurm's commands"
 
-    def __init__(
-        self,
-        directory: str = "",
-        *,
-        deadline_s: float = 30.0,
-        patience: Patience = Patience(),  # noqa: B008 - frozen
-    ) -> None:
-        """`directory` holds the commands; empty: the PATH is searched (never by root's hooks)."""
-        self._directory = directory
-        self._deadline_s = deadline_s
-        self._patience = patience
+    def __init__(self, directory: str = "", *, deadline_s: float = 30.0, patience: Patience | None = None) -> None:
+        """Use the commands in `directory`; if it is empty, those on the PATH (never in root's hooks)."""
+        super().__init__(directory, deadline_s=deadline_s, patience=patience or Patience())
         self._lacks_excluded = False
-        self._names: dict[int, str] = {}  # of tasks of arrays, as far as they were asked for
+        self._names: dict[int, str] = {}  # job id -> name (4_2) of each array task that was read
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
-        """Submit a batch script on stdin and return the job id; what sbatch warned of is part of an error only."""
+        """Submit a batch script on stdin and return the job id. Drop sbatch's warnings if it succeeds."""
         command = Command(["sbatch", "--parsable", *arguments], script, directory)
-        out = self._patience.ask(lambda: self._said(command, purpose.SUBMIT), repeatable=False)
+        out = self._patience.ask(lambda: self._stdout(command, calls.SUBMIT), repeatable=False)
         number, end, _ = out.partition("\n")
-        number = number.partition(";")[0]  # with a cluster's name behind it
+        number = number.partition(";")[0]  # `;` and a cluster's name may follow the id
         if not number.isdigit() or not end:
             raise SlurmError(
                 f"sbatch answered {out.strip()!r} in place of a job id\n  look for the job with: squeue --me"
@@ -84,251 +54,262 @@ class Commands:
         return int(number)
 
     def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
-        """When a batch script would start, by `sbatch --test-only`, which says it on stderr."""
-        local = {"SLURM_TIME_FORMAT": "standard"}  # in the caller's own zone, in which the script's --begin is, too
+        """Return the expected start of a batch script, from stderr of `sbatch --test-only`."""
+        local = {"SLURM_TIME_FORMAT": "standard"}  # the caller's time zone, as for --begin in the script
         command = Command(["sbatch", "--test-only", *arguments], script, directory, local)
         return self._patience.ask(lambda: self._forecast(command), repeatable=True)
 
     def sbatch_flags(self, names: Sequence[str] = ()) -> Mapping[str, str]:
-        """Of the help; for each of `names` that is not there, as `hint`, sbatch is asked with an empty script."""
+        """Read the flags in sbatch's help. Try each of `names` that it lacks, such as `hint`, with an empty script."""
         words = {"LC_ALL": "C"}
-        found = flags.parse(self._said(Command(["sbatch", "--help"], variables=words), purpose.READ_FLAGS))
+        found = parse.sbatch_flags(self._stdout(Command(["sbatch", "--help"], variables=words), calls.READ_FLAGS))
         lacking = [
-            each for each in names if flags.NAME.fullmatch(each) and not any(has.startswith(each) for has in found)
+            each for each in names if parse.FLAG_NAME.fullmatch(each) and not any(has.startswith(each) for has in found)
         ]
         asked = [Command(["sbatch", f"--{each}"], variables=words) for each in lacking]
         results = self._run(asked, time.monotonic() + self._deadline_s) if asked else []
-        takes = {name: flags.probed(result.err) for name, result in zip(lacking, results, strict=True)}
+        takes = {name: parse.probed_flag(result.err) for name, result in zip(lacking, results, strict=True)}
         return found | {name: kind for name, kind in takes.items() if kind}
 
     def job(self, job_id: int) -> Job:
-        """One job; `JobNotFoundError` once Slurm has forgotten it."""
+        """Return one job. Raise JobNotFoundError once Slurm has forgotten it."""
         found = self.jobs([job_id])
         if job_id not in found:
-            raise purpose.no_job(job_id)
+            raise calls.no_job(job_id)
         return found[job_id]
 
     def jobs(self, job_ids: Sequence[int] | None = None) -> Mapping[int, Job]:
-        """Many jobs in one question, None: all; jobs that Slurm does not know are absent."""
+        """Return jobs in one request (None: all). Jobs that Slurm does not know are absent."""
         if job_ids is not None and not job_ids:
             return {}
         found = self._patience.ask(lambda: self._jobs(job_ids), repeatable=True)
         return found if job_ids is None else {each: found[each] for each in job_ids if each in found}
 
     def queueing(self, job_ids: Sequence[int]) -> Mapping[int, Queueing]:
-        """What these jobs' wait goes by. No word in the answer is a user's, so it needs no nonce.
+        """Return the limits on these jobs' wait in the queue.
 
-        Changes of a task of an array are for that task alone once it was asked for here.
+        Remember the names of array tasks, so that later changes apply to the task, not to the whole array.
         """
         if not job_ids:
             return {}
-        command = Command(_squeue(job_ids), variables={"SQUEUE_FORMAT2": records.QUEUEING})
-        said = self._patience.ask(lambda: self._said(command, purpose.READ_JOBS), repeatable=True)
-        found = records.queueing(said)
+        found = parse.queueing(self._fields(job_ids, parse.QUEUEING, calls.READ_JOBS))
         self._names |= {number: each.name for number, each in found.items() if each.name}
         return {each: found[each] for each in job_ids if each in found}
 
+    def members(self, job_id: int) -> Mapping[str, int]:
+        """Return the tasks of an array, or the parts of a heterogeneous job, by name."""
+        return parse.members(self._fields([job_id], parse.MEMBERS, calls.READ_JOBS))
+
     def request(self, job_id: int) -> Request:
-        """What a job was given of what it asked for."""
-        nonce = f"~{secrets.token_urlsafe(NONCE_BYTES)}"
-        form = ",".join(f"{field}:0{nonce}" for field in records.REQUEST)
-        why = purpose.of_job(f"read job {job_id}", job_id)
-        command = Command(_squeue([job_id]), variables={"SQUEUE_FORMAT2": form})
-        found = records.requests(self._patience.ask(lambda: self._said(command, why), repeatable=True), nonce)
-        if job_id not in found:
-            raise purpose.no_job(job_id)
-        return found[job_id]
+        """Return a job's request as Slurm has recorded it."""
+        return self._one(job_id, parse.REQUEST, parse.requests)
 
     def jobs_of(self, uid: int, node: str) -> Mapping[int, str]:
-        """The states of a user's jobs that have, or had, this node, by their ids.
-
-        No word in the answer is a user's, so it needs no nonce.
-        """
+        """Return id -> state of a user's jobs that use or used this node."""
         which = [f"--user={uid}", f"--nodelist={node}"]
         argv = ["squeue", "--noheader", "--all", "--array", "--states=all", *which, "--format=%A|%T"]
-        return self._patience.ask(lambda: self._jobs_of(argv), repeatable=True)
+        return parse.states(self._patience.ask(lambda: self._listed(Command(argv)), repeatable=True))
+
+    def queued(
+        self, *, user: str = "", account: str = "", qos: str = "", partitions: Sequence[str] = ()
+    ) -> Sequence[str]:
+        """Return the names of the queued and running jobs with these values: `17`, of an array task `17_3`."""
+        given = {"user": user, "account": account, "qos": qos, "partition": ",".join(partitions)}
+        which = [f"--{name}={value}" for name, value in given.items() if value]
+        argv = ["squeue", "--noheader", "--all", "--array", *which, "--format=%i"]
+        return self._patience.ask(lambda: self._listed(Command(argv)), repeatable=True).split()
 
     def work_directory(self, job_id: int) -> str:
-        """Where a job was told to run; a question of its own, because hardly anybody asks."""
-        squeue = ["squeue", "--noheader", "--all", "--array", "--states=all", f"--jobs={job_id}"]
-        nonce = f"~{secrets.token_urlsafe(NONCE_BYTES)}"
-        command = Command(squeue, variables={"SQUEUE_FORMAT": f"%A{nonce}%Z{nonce}"})
-        why = purpose.of_job(f"read job {job_id}", job_id)
-        said = self._patience.ask(lambda: self._said(command, why), repeatable=True)
-        found = {number.lstrip("\n"): path for number, path in records.rows(said, nonce, 2)}
+        """Return a job's working directory."""
+        nonce = new_nonce()
+        command = Command(_squeue([job_id]), variables={"SQUEUE_FORMAT": f"%A{nonce}%Z{nonce}"})
+        why = calls.of_job(f"read job {job_id}", job_id)
+        said = self._patience.ask(lambda: self._stdout(command, why), repeatable=True)
+        found = {number.lstrip("\n"): path for number, path in parse.rows(said, nonce, 2)}
         if str(job_id) not in found:
-            raise purpose.no_job(job_id)
+            raise calls.no_job(job_id)
         return found[str(job_id)]
 
-    def may_requeue(self, job_id: int) -> bool:
-        """Whether Slurm puts this job back into the queue when its prolog fails: a batch job that may be requeued, or
-        any batch job where the site forces it (PrologFlags, from 23.11 on).
+    def output(self, job_id: int) -> str:
+        """Return the absolute path of a job's output; "" if it has none, or if only its node knows the name."""
+        return self._one(job_id, parse.OUTPUT, parse.outputs)
 
-        No word in the answer is a user's. Changes of a task of an array are for that task alone once it was asked for.
+    def errors(self, job_id: int) -> str:
+        """Return the absolute path of a job's stderr, as `output`."""
+        return self._one(job_id, parse.ERRORS, parse.outputs)
+
+    def batch_script(self, job_id: int) -> str:
+        """Return a job's batch script."""
+        why = calls.of_job(f"read the batch script of job {job_id}", job_id)
+        return self._ask(["scontrol", "write", "batch_script", str(job_id), "-"], why)
+
+    def _one(self, job_id: int, fields: Sequence[str], read: Callable[[str, str], Mapping[int, Answer]]) -> Answer:
+        """Request `fields` of one job, with a nonce behind each field. Return the result of `read` for this job."""
+        nonce = new_nonce()
+        form = ",".join(f"{field}:0{nonce}" for field in fields)
+        found = read(self._fields([job_id], form, calls.of_job(f"read job {job_id}", job_id)), nonce)
+        if job_id not in found:
+            raise calls.no_job(job_id)
+        return found[job_id]
+
+    def _fields(self, job_ids: Sequence[int], form: str, why: Purpose) -> str:
+        """Return squeue's answer about these jobs with the fields of `form`.
+
+        If users can write a field of `form`, the form needs a nonce.
         """
-        command = Command(_squeue([job_id]), variables={"SQUEUE_FORMAT2": records.REQUEUEING})
-        why = purpose.of_job(f"read job {job_id}", job_id)
-        said = self._patience.ask(lambda: self._said(command, why), repeatable=True)
-        found = records.requeueing(said).get(job_id)
+        command = Command(_squeue(job_ids), variables={"SQUEUE_FORMAT2": form})
+        return self._patience.ask(lambda: self._stdout(command, why), repeatable=True)
+
+    def may_requeue(self, job_id: int) -> bool:
+        """Return whether Slurm requeues this job when its prolog fails.
+
+        Slurm requeues a batch job if the job allows it, or if the site forces it (PrologFlags, since 23.11). Remember
+        the name of an array task, as `queueing` does.
+        """
+        why = calls.of_job(f"read job {job_id}", job_id)
+        found = parse.requeueing(self._fields([job_id], parse.REQUEUEING, why)).get(job_id)
         if found is None:
-            raise purpose.no_job(job_id)
+            raise calls.no_job(job_id)
         batch, requeue, name = found
         if name:
             self._names[job_id] = name
         return batch and (requeue or FORCED in self.config().get("PrologFlags", "").lower().split(","))
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, Node]:
-        """Nodes by name in one question; an empty sequence asks for all of them."""
-        which = [nodelist.fold(names)] if names else []
-        return records.nodes(self._ask(["scontrol", "show", "node", *which], purpose.READ_NODES))
+        """Return nodes by name (an empty sequence: all). Nodes that Slurm does not know are absent.
+
+        `scontrol show node` refuses a list with an unknown name. In that case request all nodes.
+        """
+        known = [name for name in names if nodelist.is_name(name)]
+        if names and not known:
+            return {}
+        show = ["scontrol", "show", "node"]
+        try:
+            return parse.nodes(self._ask([*show, nodelist.fold(known)] if known else show, calls.READ_NODES))
+        except SlurmError as error:
+            if not _UNKNOWN_NODE.search(str(error)):
+                raise
+            if len(known) == 1:
+                return {}
+            found = parse.nodes(self._ask(show, calls.READ_NODES))
+            return {name: found[name] for name in known if name in found}
 
     def update_job(self, job_id: int, **fields: str) -> None:
         """Change a job's fields, named as scontrol names them."""
         changes = [f"{name}={value}" for name, value in fields.items()]
-        why = purpose.of_job(f"update job {job_id} ({', '.join(fields)})", job_id)
-        with done_all_the_same():
+        why = calls.of_job(f"update job {job_id} ({', '.join(fields)})", job_id)
+        with calls.ignoring_applied_update():
             self._ask(["scontrol", "update", f"JobId={self._name(job_id)}", *changes], why)
 
     def requeue(self, job_id: int) -> None:
-        """End a batch job's run and put it back into the queue. Asked twice, Slurm refuses: it is there already."""
-        self._ask(["scontrol", "requeue", self._name(job_id)], purpose.of_job(f"requeue job {job_id}", job_id))
+        """End a batch job's run and put the job back into the queue. Slurm refuses a second requeue."""
+        self._ask(["scontrol", "requeue", self._name(job_id)], calls.of_job(f"requeue job {job_id}", job_id))
 
     def hold(self, job_id: int) -> None:
         """Keep a pending job from starting."""
-        self._ask(["scontrol", "hold", self._name(job_id)], purpose.of_job(f"hold job {job_id}", job_id))
+        self._ask(["scontrol", "hold", self._name(job_id)], calls.of_job(f"hold job {job_id}", job_id))
 
     def release(self, job_id: int) -> None:
         """Let a held job start."""
-        self._ask(["scontrol", "release", self._name(job_id)], purpose.of_job(f"release job {job_id}", job_id))
+        self._ask(["scontrol", "release", self._name(job_id)], calls.of_job(f"release job {job_id}", job_id))
 
     def signal(self, job_id: int, name: str, to: Steps = "steps") -> None:
-        """Send a signal to a running job's steps, to its batch script alone, or to all of it."""
+        """Send a signal to a running job's steps, to its batch script only, or to all its processes."""
         argv = ["scancel", f"--signal={name}", *_TO[to], self._name(job_id)]
-        self._ask(argv, purpose.of_job(f"send {name} to job {job_id}", job_id), repeatable=False)
+        self._ask(argv, calls.of_job(f"send {name} to job {job_id}", job_id), repeatable=False)
 
     def cancel(self, job_id: int) -> None:
-        """End a job for good; of one that has ended nothing is left to cancel, and that is no error."""
-        self._ask(["scancel", self._name(job_id)], purpose.of_job(f"cancel job {job_id}", job_id))
+        """Cancel a job. Ignore a job that has already ended."""
+        self._ask(["scancel", self._name(job_id)], calls.of_job(f"cancel job {job_id}", job_id))
 
     def notify(self, job_id: int, text: str) -> None:
-        """Say a line to a running job."""
+        """Send a line to a running job."""
         argv = ["scontrol", "notify", str(job_id), text]
-        self._ask(argv, purpose.of_job(f"tell job {job_id}", job_id), repeatable=False)
+        self._ask(argv, calls.of_job(f"tell job {job_id}", job_id), repeatable=False)
 
     def drain(self, node: str, reason: str) -> None:
-        """Let no new job start on a node; replaces its reason."""
+        """Keep new jobs from a node and replace its reason."""
         argv = ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"]
-        self._ask(argv, purpose.of_node(f"drain node {node}", node))
+        self._ask(argv, calls.of_node(f"drain node {node}", node))
 
     def resume(self, node: str) -> None:
         """Let jobs start on a node again."""
         argv = ["scontrol", "update", f"NodeName={node}", "State=RESUME"]
-        self._ask(argv, purpose.of_node(f"resume node {node}", node))
+        self._ask(argv, calls.of_node(f"resume node {node}", node))
+
+    def reboot(self, node: str) -> None:
+        """Let slurmd run RebootProgram when the node is idle. A drain stays."""
+        self._ask(["scontrol", "reboot", node], calls.of_node(f"reboot node {node}", node))
 
     def update_node(self, node: str, **fields: str) -> None:
         """Change a node's fields, named as scontrol names them."""
         changes = [f"{name}={value}" for name, value in fields.items()]
-        why = purpose.of_node(f"update node {node} ({', '.join(fields)})", node)
+        why = calls.of_node(f"update node {node} ({', '.join(fields)})", node)
         self._ask(["scontrol", "update", f"NodeName={node}", *changes], why)
 
+    def unreserve(self, name: str) -> None:
+        """Delete a reservation if it exists."""
+        with calls.ignoring_missing_reservation():
+            self._ask(["scontrol", "delete", f"ReservationName={name}"], calls.of_reservation("delete", name))
+
     def config(self) -> Mapping[str, str]:
-        """slurmctld's settings by name."""
-        return records.settings(self._ask(["scontrol", "show", "config"], purpose.READ_SETTINGS))
+        """Return slurmctld's settings by name."""
+        return parse.settings(self._ask(["scontrol", "show", "config"], calls.READ_SETTINGS))
+
+    def submit_limits(self, user: str, account: str = "", qos: str = "") -> Sequence[Limit]:
+        """Return how many more jobs this user may submit. Without slurmdbd there are no such limits."""
+        argv = ["scontrol", "-o", "show", "assoc_mgr", f"users={user}", "flags=assoc,qos"]
+        return limits.of_user(self._ask(argv, calls.READ_LIMITS), user, account, qos)
 
     def version(self) -> str:
-        """slurmctld's release."""
+        """Return slurmctld's release."""
         found = self.config().get("SLURM_VERSION", "")
         if not found:
-            raise purpose.READ_SETTINGS.refused("scontrol", "no SLURM_VERSION")
+            raise calls.READ_SETTINGS.refused("scontrol", "no SLURM_VERSION")
         return found
 
     def ping(self) -> bool:
-        """Whether a slurmctld answers, the first or a backup."""
+        """Return whether a slurmctld answers, the primary or a backup."""
         try:
-            return " is UP" in self._said(Command(["scontrol", "ping"]), purpose.PING)
+            return " is UP" in self._stdout(Command(["scontrol", "ping"]), calls.PING)
         except SlurmError:
             return False
 
     def _forecast(self, command: Command) -> Forecast:
         (result,) = self._run([command], time.monotonic() + self._deadline_s)
-        if result.code and _WOULD_NOT in result.err and not (_AWAY.search(result.err) or _BROKEN.search(result.err)):
+        if result.code and _WOULD_NOT in result.err and not (AWAY.search(result.err) or _BROKEN.search(result.err)):
             return Forecast(refused=result.err.strip())
-        self._checked("sbatch", result, purpose.FORECAST)
-        found = records.forecast(result.err)
+        self._check("sbatch", result, calls.FORECAST)
+        found = parse.forecast(result.err)
         if found is None:
-            raise purpose.FORECAST.refused("sbatch", result.err.strip() or "nothing")
+            raise calls.FORECAST.refused("sbatch", result.err.strip() or "nothing")
         return found
 
     def _jobs(self, job_ids: Sequence[int] | None) -> dict[int, Job]:
         end = time.monotonic() + self._deadline_s
-        nonce = f"~{secrets.token_urlsafe(NONCE_BYTES)}"
+        nonce = new_nonce()
         squeue = _squeue(job_ids)
-        # The formats travel in the environment: everybody can read a command line, and forge a record with its nonce.
-        fields = Command(squeue, variables={"SQUEUE_FORMAT2": records.form(nonce)})
+        # Pass the formats in the environment: any user can read a command line, and forge a record with its nonce.
+        fields = Command(squeue, variables={"SQUEUE_FORMAT2": parse.form(nonce)})
         excluded = Command(squeue, variables={"SQUEUE_FORMAT": f"%A{nonce}%x{nonce}"})
         results = self._run([fields, excluded] if self._lacks_excluded else [fields], end)
-        text = self._checked("squeue", results[0], purpose.READ_JOBS)
+        text = self._check("squeue", results[0], calls.READ_JOBS)
         if _LACKS_EXCLUDED in results[0].err and not self._lacks_excluded:
             self._lacks_excluded = True
             results += self._run([excluded], end)
         if not self._lacks_excluded:
-            return records.jobs(text, nonce)
-        lists = records.excluded(self._checked("squeue", results[1], purpose.READ_JOBS), nonce)
-        return records.jobs(text, nonce, lists)  # one that was submitted between the two waits for the next question
-
-    def _jobs_of(self, argv: Sequence[str]) -> dict[int, str]:
-        (result,) = self._run([Command(argv)], time.monotonic() + self._deadline_s)
-        text = self._checked("squeue", result, purpose.READ_JOBS)
-        if _UNKNOWN_USER in result.err:  # one that squeue cannot look up has no jobs for it, and that is exit code 0
-            raise purpose.READ_JOBS.refused("squeue", result.err.strip())
-        return records.states(text)
-
-    def _ask(self, argv: Sequence[str], why: Purpose, *, repeatable: bool = True) -> str:
-        """What a command says, asked again while the controller is away."""
-        return self._patience.ask(lambda: self._said(Command(argv), why), repeatable=repeatable)
-
-    def _said(self, command: Command, why: Purpose) -> str:
-        (result,) = self._run([command], time.monotonic() + self._deadline_s)
-        return self._checked(command.argv[0], result, why)
-
-    def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
-        """Run commands at once, until `end` of the monotonic clock."""
-        environ = submitting_environment if commands[0].argv[0] == "sbatch" else reading_environment
-        found = [replace(each, argv=(self._program(each.argv[0]), *each.argv[1:])) for each in commands]
-        try:
-            return run_together(found, deadline_s=end - time.monotonic(), environ=environ(os.environ))
-        except OSError as error:  # no process left to start, a list of arguments that is too long, no such directory
-            what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-            raise SlurmError(f"could not start {commands[0].argv[0]}: {what}\n  see: df, ulimit -a") from error
-
-    def _checked(self, program: str, result: Result, why: Purpose) -> str:
-        """What a command printed that did as it was asked. Raises SlurmError for any other."""
-        if result.code == 0 or (program == "squeue" and _UNKNOWN_JOB in result.err):
-            return result.out
-        if result.code is None:
-            raise why.late(program, self._deadline_s, result.err.strip())
-        said = (result.err or result.out).strip()
-        if _AWAY.search(said):
-            raise why.away(program, said, sent=not _NOT_SENT.search(said))
-        raise why.refused(program, said or f"exit code {result.code}, no message")
+            return parse.jobs(text, nonce)
+        lists = parse.excluded(self._check("squeue", results[1], calls.READ_JOBS), nonce)
+        return parse.jobs(text, nonce, lists)  # a job submitted between the two commands is missing
 
     def _name(self, job_id: int) -> str:
-        """A job as scontrol takes it for itself: the id of an array's last task is that of the whole array."""
+        """Return the name of a job for scontrol: the id of an array's last task would mean the whole array."""
         mine = os.environ if os.environ.get("SLURM_JOB_ID") == str(job_id) else {}
         own = mine.get("SLURM_ARRAY_TASK_ID") and f"{mine.get('SLURM_ARRAY_JOB_ID')}_{mine['SLURM_ARRAY_TASK_ID']}"
         return own or self._names.get(job_id, str(job_id))
 
-    def _program(self, name: str) -> str:
-        path = str(Path(self._directory) / name) if self._directory else shutil.which(name)
-        if not path or not os.access(path, os.X_OK):
-            raise MissingError(
-                f"{name} was not found {f'in {self._directory}' if self._directory else 'on the PATH'}\n"
-                "  install Slurm's client commands (Debian: apt-get install slurm-client), or load the site's module"
-            )
-        return path
-
 
 def _squeue(job_ids: Sequence[int] | None) -> list[str]:
-    """The question for these jobs, in any state; for all of them where they are too many to be named."""
+    """Return the squeue command for these jobs in any state; for all jobs if `job_ids` is None or too long."""
     which = [f"--jobs={','.join(map(str, job_ids))}"] if job_ids and len(job_ids) <= MOST_IDS else []
     return ["squeue", "--noheader", "--all", "--array", "--states=all", *which]

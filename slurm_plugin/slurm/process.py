@@ -1,4 +1,4 @@
-"""Run Slurm's commands: argument lists, one deadline, their whole process groups killed when that passes."""
+"""Run commands under one deadline. Kill their process groups when it passes."""
 
 import os
 import signal
@@ -7,16 +7,18 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Final
 
-from slurm_plugin.slurm import BACKEND
+from slurm_plugin.slurm.model import BACKEND
 
-KEPT = ("SLURM_CONF", BACKEND)  # of what begins with SLURM_: they say which Slurm is asked, and how
-LEFT_BEHIND_S = 1.0  # how long the pipes of a killed command are waited for
+KEPT = ("SLURM_CONF", BACKEND)  # the SLURM_ variables that choose slurm.conf and the back end
+LEFT_BEHIND_S = 1.0  # the wait for the output and the exit of a killed command
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: `argv` with `text` on stdin, in `directory` (None: here), with these variables besides."""
+    """A command: `argv` with `text` on stdin, in `directory` (None: the current one), with extra variables."""
 
     argv: Sequence[str]
     text: str = ""
@@ -26,7 +28,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a command said. `code` is None where it was killed at the deadline; the texts are what came before."""
+    """The output of a command. `code` is None if it was killed at the deadline; then the output ends there."""
 
     code: int | None
     out: str
@@ -41,12 +43,12 @@ def run(
     text: str = "",
     directory: str | None = None,
 ) -> Result:
-    """Run one command. Raises FileNotFoundError where the program does not exist."""
+    """Run one command. Raise FileNotFoundError if the program does not exist."""
     return run_together([Command(argv, text, directory)], deadline_s=deadline_s, environ=environ)[0]
 
 
 def run_together(commands: Sequence[Command], *, deadline_s: float, environ: Mapping[str, str]) -> list[Result]:
-    """Run commands side by side, under one deadline. Raises FileNotFoundError where a program does not exist."""
+    """Run commands in parallel under one deadline. Raise FileNotFoundError if a program does not exist."""
     end = time.monotonic() + deadline_s
     started: list[subprocess.Popen[bytes]] = []
     try:
@@ -83,34 +85,54 @@ def _finish(process: "subprocess.Popen[bytes]", text: str, left_s: float) -> Res
         os.killpg(process.pid, signal.SIGKILL)
         try:
             out, err = process.communicate(timeout=LEFT_BEHIND_S)
-        except subprocess.TimeoutExpired as late:  # what left the group still holds the pipes: leave it
+        except subprocess.TimeoutExpired as late:  # a process that left the group still holds the pipes
             out, err = late.stdout or b"", late.stderr or b""
         code = None
-    # Decoded here: Popen's own text mode would turn the carriage returns of a comment into newlines.
+    # Decode here: the text mode of Popen would turn a carriage return in a comment into a newline.
     return Result(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Leave nothing of a command behind, however we came here."""
+    """Kill a command that still runs, and close its pipes."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe:
             pipe.close()
-    with suppress(subprocess.TimeoutExpired):  # one that the kernel does not let end is left to it
+    with suppress(subprocess.TimeoutExpired):  # the process hangs in the kernel
         process.wait(LEFT_BEHIND_S)
 
 
-# Variables that change what a reading command prints or means (ENVIRONMENT VARIABLES in squeue(1), sinfo(1)).
-_MISLEADING = ("SQUEUE_", "SINFO_", "SCONTROL_", "SLURM_", "LC_", "LANG")
+# Variables that change what a reading command prints or means (ENVIRONMENT VARIABLES in squeue(1), sinfo(1), sacct(1)).
+_MISLEADING = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SLURM_", "LC_", "LANG")
 
 
 def reading_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """For commands that read or change: times in UTC, nothing that alters their words."""
+    """Return the environment for commands other than sbatch: TZ=UTC, and no variables that change the output."""
     plain = {name: value for name, value in environ.items() if name in KEPT or not name.startswith(_MISLEADING)}
     return {**plain, "TZ": "UTC"}
 
 
 def submitting_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """For sbatch, which hands it on to the job: the caller's own less an outer job's SLURM_*."""
+    """Return the caller's environment without SLURM_* of an outer job, for sbatch, which passes it to the job."""
     return {name: value for name, value in environ.items() if name in KEPT or not name.startswith("SLURM_")}
+
+
+# Python can import a module from a zip, but cannot run it as a script. Import nothing from the current directory.
+_OUT_OF_A_ZIP: Final = (
+    "import sys, zipimport; sys.path[0] or sys.path.pop(0); "
+    "exec(zipimport.zipimporter(sys.argv.pop(1)).get_source(sys.argv.pop(1)))"
+)
+
+
+def standalone_words(module: ModuleType, archive: str = "") -> list[str]:
+    """Return the arguments of a Python interpreter that run `module` as a script, before the module's own arguments.
+
+    `archive`: the path of the zip on other machines. Without it, only children of this process find the zip.
+    """
+    own: str = getattr(module.__loader__, "archive", "")
+    if not own:
+        return [str(module.__file__)]
+    package, _, name = module.__name__.rpartition(".")
+    place = archive or own.replace("/proc/self/", f"/proc/{os.getpid()}/")
+    return ["-c", _OUT_OF_A_ZIP, f"{place}/{package.replace('.', '/')}", name]  # for zipimporter, and for get_source

@@ -1,10 +1,10 @@
-"""pyslurm, in a process of its own: run by bridge.py, it ends with its stdin.
+"""pyslurm in a separate process. library.py starts it, and it ends when its stdin is closed.
 
-A process of its own, because libslurm ends the process that it finds no slurm.conf for, holds it for as long as a
-controller does not answer, and because pyslurm is under the GPL. Standard library and pyslurm only.
+The process is separate because libslurm ends a process that finds no slurm.conf, and blocks it while no controller
+answers, and because pyslurm is under the GPL. This file imports only the standard library and pyslurm.
 
-Questions and answers are marshal values on stdin and stdout, each after its length in 8 bytes: first an answer, whether
-pyslurm works; then one for each question (verb, arguments): ("ok", value), or what went wrong.
+Requests and answers are marshal values on stdin and stdout, each after its length in 8 bytes. The first answer says
+whether pyslurm works. After that each request (verb, arguments) gets one answer: ("ok", value), or an error.
 """
 
 import marshal
@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final
 
 LENGTH_BYTES: Final = 8
-# pyslurm's attributes, as library.py unpacks them
+# pyslurm's attributes, in the order in which library.py unpacks them
 JOB: Final = (
     "id", "name", "user_name", "partition", "state", "state_reason", "allocated_nodes", "excluded_nodes",
     "requeue_count", "exit_code", "exit_code_signal", "submit_time", "start_time", "end_time", "comment",
     "admin_comment",
 )  # fmt: skip
-NODE: Final = ("name", "state", "reason", "reason_user", "reason_time", "partitions", "comment")
-# scontrol's names of a job's fields that pyslurm sets as well; it clears none of them but the first, with a comma.
+NODE: Final = ("name", "state", "reason", "reason_user", "reason_time", "partitions", "comment", "configured_gres")
+# Fields of a job that pyslurm can set: scontrol's name -> pyslurm's. It can clear only the first, with a comma.
 FIELDS: Final = {"ExcNodeList": "excluded_nodes", "AdminComment": "admin_comment", "Comment": "comment"}
 STEPS: Final = {"steps": "children", "batch": "batch", "all": "all"}
 REFUSED: Final = ("SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR", "SLURM_COMMUNICATIONS_CONNECTION_ERROR")
@@ -34,11 +34,11 @@ AWAY: Final = (
 
 
 def main() -> None:
-    """Answer questions until stdin ends."""
+    """Answer requests until stdin is closed."""
     asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever libslurm prints is no answer
+    os.dup2(2, 1)  # keep libslurm's output out of the answers
     try:
-        os.environ["PYSLURM_DISABLE_AUTO_INIT"] = "1"  # an import that finds no slurm.conf would end this process
+        os.environ["PYSLURM_DISABLE_AUTO_INIT"] = "1"  # else the import ends this process if there is no slurm.conf
         import pyslurm  # noqa: PLC0415
     except Exception as error:  # noqa: BLE001 - an extension module may fail in any way
         _write(answers, ("lack", f"pyslurm cannot be imported ({error})"))
@@ -60,7 +60,7 @@ def _answer(pyslurm: Any, verb: str, *arguments: Any) -> tuple[Any, ...]:
         if error.errno == getattr(pyslurm, "ESLURM_INVALID_JOB_ID", None):
             return ("no job", str(error))
         return ("refused", str(error))
-    except Exception as error:  # noqa: BLE001 - a bug of pyslurm's, told to the one who asked
+    except Exception as error:  # noqa: BLE001 - a bug in pyslurm: report it to the caller
         return ("refused", f"{type(error).__name__}: {error}")
 
 
@@ -115,7 +115,7 @@ VERBS: dict[str, Callable[..., Any]] = {
 
 
 def _read(stream: BinaryIO) -> Any:
-    """The next question; None at the end."""
+    """Return the next request; None at the end of the input."""
     head = stream.read(LENGTH_BYTES)
     return marshal.loads(stream.read(int.from_bytes(head, "big"))) if head else None  # noqa: S302 - our own parent's
 

@@ -1,15 +1,19 @@
-"""Steps inside an allocation: our own, by srun from the batch script's node, or a running job's, from anywhere."""
+"""Job steps by srun: from the batch script's node, or from any machine for a running job."""
 
 import os
 import re
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NoReturn, TypeVar
 
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import flags
+from slurm_plugin.slurm import parse
 from slurm_plugin.slurm.process import Result, run, submitting_environment
 
 # "srun: error: n2: task 1: Exited with exit code 5", "srun: error: n[1-2]: tasks 0-1: Segmentation fault (core dumped)"
@@ -19,24 +23,29 @@ _TASK_ENDED = re.compile(
 # "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.", and
 # "srun: error: n1: task 0: Out Of Memory" (src/plugins/task/cgroup/task_cgroup_memory.c, src/srun/launch.c)
 _MEMORY = re.compile(rb"^(?:slurmstepd: error: Detected [0-9]+ oom[_-]kill event|srun: error: .*: Out Of Memory)")
-# For some seconds after slurmctld has restarted, until the job's nodes have registered again, 22.05 refuses every step
-# of a running job with these words, whatever memory it asks for, and srun does not try again.
+# For some seconds after a restart of slurmctld, until the job's nodes have registered again, 22.05 refuses every step
+# of a running job with this error, whatever memory the step requests. srun does not try again.
 _REFUSED = re.compile(rb"^srun: error: Unable to create step for job \S+: Memory required by task is not available")
-# Variables by which srun hides, marks or cuts what the tasks say, gives them no stdin, reads `argv` as a list of
-# programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)); no option takes them back. The last
-# makes TaskProlog act.
+# With these variables srun hides, marks or cuts the output of tasks, gives them no stdin, reads `argv` as a list of
+# programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)). No option overrides them.
 _SPOIL = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "NTASKS_PER_GPU")
-MEMORY = ("MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE")  # where memory is a resource, a step that overlaps takes none
+MEMORY = ("MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE")  # an overlapping step must not take memory
+# SLURM_PLUGIN_LAUNCH makes TaskProlog act.
 _NO_ANSWERS = frozenset(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH", *MEMORY))
 HELP_S = 10.0
+POLL_S = 0.1
+MOST_OUTPUT = 1 << 16
+# salloc's exit code if it gets no allocation; otherwise its exit code is the command's.
+REFUSED = MappingProxyType(dict.fromkeys(("SLURM_EXIT_ERROR", "SLURM_EXIT_IMMEDIATE"), "2"))
+T = TypeVar("T")
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
 def first_failure(line: bytes) -> int | None:
-    """The exit code (128 + n for signal n) in srun's line about a task that failed; None in any other line.
+    """Return the exit code (128 + n for signal n) in srun's line about a failed task; None for any other line.
 
-    srun itself ends with the highest code of all tasks: with --kill-on-bad-exit that is the 143 of those it killed,
-    not the code of the one that failed. srun names them in the order they ended.
+    srun exits with the highest code of all tasks. With --kill-on-bad-exit this is 143, the code of the tasks that
+    srun killed, not the code of the failed task. srun reports the tasks in the order in which they ended.
     """
     found = _TASK_ENDED.match(line)
     if not found:
@@ -48,12 +57,12 @@ def first_failure(line: bytes) -> int | None:
 
 
 def ran_out_of_memory(line: bytes) -> bool:
-    """Whether this is Slurm's line about a step whose tasks the kernel killed for memory."""
+    """Return whether this line of Slurm says that the kernel killed tasks of the step because of memory."""
     return bool(_MEMORY.search(line))
 
 
 def was_refused(line: bytes) -> bool:
-    """Whether srun says that Slurm has made no step, in the words of a controller that has just restarted."""
+    """Return whether this line of srun says that a controller refused the step just after a restart of slurmctld."""
     return bool(_REFUSED.match(line))
 
 
@@ -65,10 +74,11 @@ def on_each_node(
     stop: bool = False,
     survive: bool = False,
 ) -> list[str]:
-    """The words that run `argv` once on each host; `stop` ends all where one fails, `survive` none where a node does.
+    """Return the srun command that runs `argv` once on each host.
 
-    The step overlaps with others, so it needs no free CPU. `groups` are the nodes of each group of a heterogeneous
-    job: srun is told of every group by itself, and of those without a host not at all.
+    `stop`: srun ends all tasks when one fails. `survive`: srun ends no task when a node fails. The step overlaps with
+    others, so it needs no free CPU. `groups`: the nodes of each group of a heterogeneous job. The command has one part
+    for each group with a host.
     """
     parts = [[host for host in hosts if host in known] for known in map(set, groups)] if groups else [list(hosts)]
     step = ["srun"]
@@ -87,7 +97,7 @@ def on_each_node(
 def one_task_a_node(
     argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float, groups: Sequence[Sequence[str]] = ()
 ) -> Result:
-    """Run `argv` once on each host with `text` on stdin; what was written until then where the deadline passes."""
+    """Run `argv` once on each host with `text` on stdin. If the deadline passes, return the output until then."""
     words, environ = on_each_node(argv, hosts, groups), answering_environment(os.environ)
     try:
         return run(words, deadline_s=deadline_s, environ=environ, text=text)
@@ -96,16 +106,16 @@ def one_task_a_node(
 
 
 def takes(flag: str) -> bool | None:
-    """Whether the srun of this machine has a flag, such as those of a plugin; None where it cannot be asked."""
+    """Return whether this machine's srun has a flag, for example of a SPANK plugin; None if srun does not run."""
     try:
         found = run(["srun", "--help"], deadline_s=HELP_S, environ={**os.environ, "LC_ALL": "C"})
     except OSError:
         return None
-    return flag in flags.parse(found.out) if found.code == 0 else None
+    return flag in parse.sbatch_flags(found.out) if found.code == 0 else None
 
 
 def answering_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what would keep the tasks of a step from being asked, or their answers from us."""
+    """Return the environment without the variables that change the stdin or the output of a step."""
     return {name: value for name, value in environ.items() if name not in _NO_ANSWERS}
 
 
@@ -118,22 +128,82 @@ def beside(
     group: int | None = None,
     options: Sequence[str] = (),
 ) -> list[str]:
-    """The words that run `argv` once on a node of a job that runs, beside whatever it runs there, from any machine.
+    """Return the srun command that runs `argv` once on a node of a running job, from any machine.
 
-    Without --overlap the step would wait for the one that is there to end. `terminal`: the task gets one of its own.
-    `group`: that of the node in a heterogeneous job, which has the number of its first one. `options`: more of srun's.
+    Without --overlap the step would wait for the job's own step to end. `terminal`: give the task a terminal. `group`:
+    the node's group in a heterogeneous job. `options`: more options of srun.
     """
     step = ["srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mpi=none"]
     step += [f"--het-group={group}"] if group is not None else []
     return [*step, "--export=ALL", "--chdir=/", *(["--pty"] if terminal else []), *options, "--", *argv]
 
 
-def become(argv: Sequence[str]) -> NoReturn:
-    """Go on as this step, which then has our terminal, our exit code and whatever signals we are sent.
+def in_background(argv: Sequence[str], answer: Callable[[str], T | None], deadline_s: float) -> tuple[T | None, str]:
+    """Start a step that outlives this process. Return the answer that its output has, and the output so far.
 
-    Without what the job, in which we may be, told its own steps. Raises MissingError where there is no srun.
+    The answer is None if the step ends, or the deadline passes, without one; then the step is ended. The step's srun
+    stays on this machine as long as the step runs. Raise MissingError if srun is not on the PATH.
+    """
+    with tempfile.TemporaryFile() as out:  # not a pipe: srun must not fail when this process has gone
+        try:
+            step = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env=submitting_environment(os.environ),
+                start_new_session=True,  # a terminal that closes does not end it
+            )
+        except FileNotFoundError as error:
+            raise _no(argv[0]) from error
+        end, found = time.monotonic() + deadline_s, None
+        try:
+            while True:
+                ended = step.poll() is not None  # before the output is read: an ended step prints no more
+                text = os.pread(out.fileno(), MOST_OUTPUT, 0).decode(errors="replace")
+                found = answer(text)
+                if found is not None or ended or time.monotonic() > end:
+                    return found, text
+                time.sleep(POLL_S)
+        finally:
+            if found is None and step.poll() is None:
+                os.killpg(step.pid, signal.SIGTERM)
+
+
+def piped(argv: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Start a step with pipes to its stdin and stdout. Raise MissingError if srun is not on the PATH."""
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=submitting_environment(os.environ))
+    except FileNotFoundError as error:
+        raise _no(argv[0]) from error
+
+
+def in_allocation(
+    argv: Sequence[str], hosts: Sequence[str], limit_s: float, wait_s: int, partition: str = ""
+) -> list[str]:
+    """Return the salloc command that runs `argv` on this machine while it has exactly these nodes, without other jobs.
+
+    salloc waits up to `wait_s` (at least 2) for the nodes. It ends the job when `argv` ends, and sends `argv` SIGTERM
+    when the job is cancelled.
+    """
+    where = [f"--nodes={len(hosts)}", f"--nodelist={nodelist.fold(hosts)}", "--exclusive", "--kill-command"]
+    where += [f"--partition={partition}"] if partition else []
+    minutes = int(limit_s // 60 + 1)
+    return ["salloc", "--job-name=check-fabric", *where, f"--time={minutes}", f"--immediate={wait_s}", *argv]
+
+
+def become(argv: Sequence[str], variables: Mapping[str, str] = MappingProxyType({})) -> NoReturn:
+    """Replace this process with the step, which takes over its terminal, exit code and signals.
+
+    Drop the SLURM_ variables of an outer job, and add `variables`. Raise MissingError if the program is not found.
     """
     program = shutil.which(argv[0])
     if not program:
-        raise MissingError(f"{argv[0]} was not found on the PATH\n  install Slurm's client commands")
-    os.execve(program, list(argv), submitting_environment(os.environ))  # noqa: S606 - an argument list, as ever
+        raise _no(argv[0])
+    os.execve(program, list(argv), {**submitting_environment(os.environ), **variables})  # noqa: S606 - an argument list, no shell
+
+
+def _no(program: str) -> MissingError:
+    return MissingError(f"{program} was not found on the PATH\n  install Slurm's client commands")

@@ -1,8 +1,8 @@
-"""What a real Slurm answers to the door, written down: `tests/captured/capture.py [ROOT]`, as root.
+"""Capture a real Slurm's answers to slurm_plugin: `tests/captured/capture.py [ROOT]`, as root.
 
-ROOT is another release's Slurm, as `slurm-plugin sandbox up --root` takes it; without it, this machine's. A sandbox
-of its own is brought up, jobs and nodes are put into the states that matter, the door asks, and every command it runs
-is kept with its answer in tests/captured/door/VERSION.json, and sbatch's help beside that directory.
+ROOT is a root directory with another release, as for `slurm-plugin sandbox up --root`; without it, this machine's Slurm
+is used. The script starts a sandbox, and makes jobs and nodes with the states that matter. It calls slurm_plugin.slurm,
+and writes each command with its answer to tests/captured/door/VERSION.json, and sbatch's help beside that directory.
 tests/unit/slurm/test_captured.py replays the answers.
 """
 
@@ -11,10 +11,8 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,7 +20,8 @@ from unittest import mock
 from slurm_plugin.sandbox import Sandbox, machine
 from slurm_plugin.slurm import Job, SlurmError
 from slurm_plugin.slurm.commands import Commands
-from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
+from tests.captured.recorder import Recorder
+from tests.waiting import until
 
 NODES = 6
 NONCE = "0123456789ab"  # in place of the random one
@@ -33,29 +32,6 @@ NODE_EXTRA = "a Comment=b"
 UNKNOWN_JOB = 999_999
 SLEEP = "#!/bin/sh\nsleep 600\n"
 STUBBORN = "#!/bin/sh\ntrap '' TERM\nsleep 600\n"
-HANGING_DEADLINE_S = 90.0
-
-
-class Recorder(Commands):
-    """The door as a user in the controller's machine has it; what it runs is added to `kept` under a name."""
-
-    def __init__(self, box: Sandbox, kept: list[dict[str, Any]], name: str, user: str = "root") -> None:
-        super().__init__(deadline_s=HANGING_DEADLINE_S)
-        self.box, self._kept, self._question, self._user = box, kept, name, user
-
-    def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
-        environ = submitting_environment if commands[0].argv[0] == "sbatch" else reading_environment
-        inside = [
-            replace(each, argv=self.box.argv(each.argv, self._user, "ctl", each.directory or ""), directory=None)
-            for each in commands
-        ]
-        results = run_together(
-            inside, deadline_s=end - time.monotonic(), environ=environ(machine.environment(self._user, {}))
-        )
-        for each, result in zip(commands, results, strict=True):
-            asked = {"name": self._question, "argv": list(each.argv), "variables": dict(each.variables)}
-            self._kept.append({**asked, "code": result.code, "out": result.out, "err": result.err})
-        return results
 
 
 class Capture:
@@ -66,14 +42,14 @@ class Capture:
         self.box = box
 
     def ask(self, name: str, question: Callable[[Commands], Any], user: str = "root") -> Any:
-        """What the door makes of a question, None where it raises; a new door for each, as a test has it."""
+        """Return the answer to a question, None if it raises. Each question has a new back end, as in the tests."""
         try:
             return question(Recorder(self.box, self.kept, name, user))
         except SlurmError:
             return None
 
     def submit(self, name: str, *arguments: str, script: str = SLEEP, user: str = "root") -> int:
-        """A new job with a name; its number is the same in every run."""
+        """Submit a job with a name. Its id is the same in every run."""
         argv = ["--output=/dev/null", f"--job-name={name}", *arguments]
         number: int = self.ask(
             f"submit {name}", lambda door: door.submit(script, arguments=argv, directory="/tmp"), user
@@ -81,35 +57,36 @@ class Capture:
         return number
 
     def until(self, job_id: int, true: Callable[[Job], bool]) -> None:
-        """Wait for a job; these questions are not kept."""
-        end = time.monotonic() + 60
-        while not true(job := Recorder(self.box, [], "").job(job_id)):
-            if time.monotonic() > end:
-                raise TimeoutError(f"{job}")
-            time.sleep(0.1)
+        """Wait for a state of a job. Do not record these questions."""
+        until(lambda: true(Recorder(self.box, [], "").job(job_id)), f"job {job_id}")
 
     def write(self, path: Path) -> None:
-        """All of it, in the order in which it was asked."""
+        """Write all answers in the order of the questions."""
         path.write_text(json.dumps(self.kept, indent=1) + "\n", encoding="utf-8")
 
 
 def fixed_nonce() -> AbstractContextManager[object]:
-    """Lets the door ask with NONCE."""
-    return mock.patch("secrets.token_urlsafe", lambda _: NONCE)
+    """Use NONCE in the questions."""
+    return mock.patch("os.urandom", lambda _: bytes.fromhex(NONCE))
 
 
 def ended(job: Job) -> bool:
-    """Whether it will not change any more."""
+    """Return whether the job has ended."""
     return job.state in {"COMPLETED", "FAILED", "CANCELLED"}
 
 
 def running(job: Job) -> bool:
-    """Whether it runs."""
+    """Return whether the job runs."""
     return job.state == "RUNNING"
 
 
+def sleeps(box: Sandbox, node: str) -> bool:
+    """Return whether a job's script on this node has reached its `sleep`."""
+    return box.run(["pgrep", "-x", "sleep"], "root", node, check=False).returncode == 0
+
+
 def make_jobs(capture: Capture) -> None:
-    """Jobs 1 to 13, each in another state."""
+    """Make jobs 1 to 13, each with another state."""
     capture.until(capture.submit("running", "--nodelist=n[1-2]", "--exclusive", "--time=10"), running)
     for name, script in (("completed", "true"), ("failed", "exit 7"), ("killed", "kill -9 $$")):
         capture.until(capture.submit(name, "--nodelist=n5", script=f"#!/bin/sh\n{script}\n"), ended)
@@ -117,7 +94,7 @@ def make_jobs(capture: Capture) -> None:
     capture.ask("cancel", lambda door: door.cancel(cancelled))
     completing = capture.submit("completing", "--nodelist=n5", script=STUBBORN)
     capture.until(completing, running)
-    time.sleep(1)  # for the trap
+    until(lambda: sleeps(capture.box, "n5"), "the trap")
     Recorder(capture.box, [], "").cancel(completing)
     capture.ask("completing", lambda door: door.job(completing))
     capture.until(completing, ended)
@@ -139,7 +116,7 @@ def make_jobs(capture: Capture) -> None:
 
 
 def make_nodes(capture: Capture) -> None:
-    """n1 and n2 allocated, n3 drained, n4 down, n5 idle, n6 drained and more is said of it than its reason."""
+    """Make n1 and n2 allocated, n3 drained, n4 down, n5 idle, and n6 drained with more information than a reason."""
     capture.ask("drain", lambda door: door.drain("n3", "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"))
     capture.ask("drain n5", lambda door: door.drain("n5", "x"))
     capture.ask("resume", lambda door: door.resume("n5"))
@@ -148,21 +125,17 @@ def make_nodes(capture: Capture) -> None:
     capture.box.run(["scontrol", "update", "NodeName=n6", f"Comment={NODE_COMMENT}", f"Extra={NODE_EXTRA}"], "root")
     reservation = ["ReservationName=spare", "StartTime=now", "Duration=60", "Users=root", "Nodes=n6"]
     capture.box.run(["scontrol", "create", "reservation", *reservation], "root")
-    end = time.monotonic() + 60
-    while not nodes_are_made(capture):
-        if time.monotonic() > end:
-            raise TimeoutError("n5 is not idle, or n6 is not reserved")
-        time.sleep(0.2)
+    until(lambda: node_states(capture, "n5") == {"IDLE"}, "n5 to be idle")  # it is checked again
+    until(lambda: "RESERVED" in node_states(capture, "n6"), "n6's reservation to begin")
 
 
-def nodes_are_made(capture: Capture) -> bool:
-    """Whether n5 has been checked again, and n6's reservation has begun."""
-    found = Recorder(capture.box, [], "").nodes(["n5", "n6"])
-    return found["n5"].states == {"IDLE"} and "RESERVED" in found["n6"].states
+def node_states(capture: Capture, name: str) -> frozenset[str]:
+    """Return a node's states now. Do not record this question."""
+    return Recorder(capture.box, [], "").nodes([name])[name].states
 
 
 def read(capture: Capture) -> None:
-    """Every question that only reads."""
+    """Ask every question that changes nothing."""
     capture.ask("jobs", lambda door: door.jobs())
     capture.ask("two jobs", lambda door: door.jobs([1, 3]))
     capture.ask("one job", lambda door: door.job(1))
@@ -188,7 +161,7 @@ NODE_CHANGES: dict[str, Callable[[Commands, str], object]] = {
 
 
 def refusals(capture: Capture) -> None:
-    """What Slurm does not do, and what it does not know."""
+    """Ask for what Slurm refuses or does not know."""
     for name, change in CHANGES.items():
         capture.ask(f"unknown job: {name}", lambda door, change=change: change(door, UNKNOWN_JOB))
         capture.ask(f"not permitted: {name}", lambda door, change=change: change(door, 1), "alice")
@@ -216,13 +189,13 @@ QUESTIONS: dict[str, Callable[[Commands], object]] = {
 
 
 def away(capture: Capture, how: str, names: Sequence[str] = ()) -> None:
-    """Every question to a slurmctld that does not answer, or those with these names."""
+    """Ask all questions, or those in `names`, while slurmctld does not answer."""
     for name in names or QUESTIONS:
         capture.ask(f"{how}: {name}", QUESTIONS[name])
 
 
 def all_of_it(capture: Capture) -> str:
-    """Everything in order; returns the release."""
+    """Capture everything in order, and return the release."""
     box = capture.box
     make_jobs(capture)
     make_nodes(capture)
@@ -234,14 +207,13 @@ def all_of_it(capture: Capture) -> str:
     away(capture, "hangs", ("jobs", "update_job", "cancel", "submit"))
     os.kill(pid, signal.SIGCONT)
     os.kill(pid, signal.SIGTERM)
-    while machine.children(machine.find(box.directory)["ctl"], "slurmctld"):
-        time.sleep(0.1)
+    until(lambda: not machine.children(machine.find(box.directory)["ctl"], "slurmctld"), "slurmctld to end")
     away(capture, "down")
     return version
 
 
 def main(root: str = "/") -> None:
-    """Bring a sandbox up, capture, take it down."""
+    """Start a sandbox, capture, and stop the sandbox."""
     name = re.sub("[^a-z0-9]", "", Path(root).name) or "here"
     box = Sandbox(Path(f"/var/tmp/slurm_plugin-capture-{name}"))
     capture = Capture(box)

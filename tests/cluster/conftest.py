@@ -1,68 +1,66 @@
-"""A real Slurm for the tests: one sandbox for the whole session, whole and empty again before each test."""
+"""A real Slurm for the tests: one sandbox for the whole session, restored before each test."""
 
 import os
-import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.sandbox import Sandbox
+from slurm_plugin.sandbox import Sandbox, pool
 from slurm_plugin.sandbox.machine import Bind
+from slurm_plugin.sandbox.pool import cancel, heal, new_directory, restore
+from tests.cluster.etc import Etc
 from tests.fetched import fetched
+from tests.waiting import until
 
 NODES, GPUS = 5, 4
-EMPTY_DEADLINE_S = 30.0
 
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    """Five nodes of four GPUs in a directory of their own."""
-    with running(Path(f"/var/tmp/slurm_plugin-tests-{os.getpid()}")) as box:
+    """Yield a sandbox of five nodes with four GPUs each."""
+    with running(new_directory()) as box:
+        yield box
+
+
+@pytest.fixture(scope="session")
+def accounting_sandbox() -> Iterator[Sandbox]:
+    """Yield a sandbox as `sandbox`, with slurmdbd."""
+    with running(new_directory(), accounting=True) as box:
         yield box
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[Sandbox]:
-    """A sandbox as the tests have it, gone at the end."""
-    box = Sandbox(directory)
+def running(directory: Path, *, accounting: bool = False) -> Iterator[Sandbox]:
+    """Start a sandbox, and remove it at the end."""
     root = os.environ.get("SLURM_PLUGIN_TEST_ROOT")  # another release's Slurm, as `sandbox up --root` takes it
     consumers = fetched()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end by ./test takes the sandbox down, too
     binds = [Bind(str(path), str(path)) for path in consumers.environments] if consumers else []
-    # Without root or Slurm the tests fail: skipped, they prove nothing.
-    box.up(NODES, GPUS, Path(root) if root else None, binds)
-    try:
+    # Without root or Slurm the tests fail. Skipped tests would prove nothing.
+    with pool.running(directory, NODES, GPUS, Path(root) if root else None, binds, accounting=accounting) as box:
         yield box
-    finally:
-        box.down()
 
 
 @pytest.fixture
 def cluster(sandbox: Sandbox) -> Sandbox:
-    """The session's sandbox with no job, no fault, and every node idle."""
+    """Return the session's sandbox without jobs and faults, with every node idle."""
     restore(sandbox)
     return sandbox
 
 
-def restore(box: Sandbox) -> None:
-    """Heal every node, cancel every job, resume what Slurm has drained. Raises TimeoutError where it does not help."""
-    for row in box.status().machines:
-        if row.faults:
-            box.heal_node(row.name)
-    deadline = time.monotonic() + EMPTY_DEADLINE_S
-    while True:
-        jobs = box.run(["squeue", "-h", "-o", "%A"], user="root").stdout.split()
-        if jobs:
-            box.run(["scancel", *jobs], user="root", check=False)
-        states = box.states()
-        for name, state in states.items():
-            if state != "idle" and not jobs:
-                box.heal_node(name, resume=True)
-        if not jobs and set(box.states().values()) == {"idle"}:
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"jobs {jobs}, nodes {states} {EMPTY_DEADLINE_S:.0f} s after a test")
-        time.sleep(0.1)
+@pytest.fixture
+def accounting(accounting_sandbox: Sandbox) -> Sandbox:
+    """Return the session's sandbox with slurmdbd, without jobs and faults, with every node idle."""
+    restore(accounting_sandbox)
+    return accounting_sandbox
+
+
+@pytest.fixture
+def etc(cluster: Sandbox, tmp_path: Path) -> Iterator[Etc]:
+    """Yield the sandbox's /etc/slurm. After the test, restore it when every node answers and all jobs have ended."""
+    files = Etc(cluster, tmp_path / "etc")
+    yield files
+    heal(cluster)
+    until(lambda: not cancel(cluster))
+    files.put_back()

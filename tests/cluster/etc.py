@@ -1,51 +1,70 @@
-"""/etc/slurm of a sandbox, changed by a test and put back."""
+"""/etc/slurm of a sandbox, changed and restored by a test."""
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.command import until
+from tests.waiting import until
+
+LEVELS = {"3": "info", "4": "verbose", "5": "debug"}  # as `scontrol show slurmd` and slurm.conf's SlurmdDebug have them
 
 
 class Etc:
-    """/etc/slurm of all machines, to be changed by a test; `put_back` makes it what it was."""
+    """/etc/slurm of all machines. A test changes it, and `put_back` restores it."""
 
     def __init__(self, box: Sandbox, kept: Path) -> None:
         self._box, self._kept, self._at = box, kept, box.directory / "etc/slurm"
         self._restart = self._reconfigured = False
         shutil.copytree(self._at, kept)
+        self._owners = {path: path.stat() for path in self._at.rglob("*") if not path.is_symlink()}  # copies are root's
 
     def program(self, name: str, text: str) -> str:
-        """Write a shell script; `slurm_plugin/hooks/prolog` is the Prolog at once. Returns its path in the machines."""
+        """Write a shell script, and return its path in the machines. It may replace a hook."""
         path = self._at / name
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
         return f"/etc/slurm/{name}"
 
     def lua(self, text: str) -> None:
-        """Write job_submit.lua so that slurmctld sees that it is new."""
+        """Write job_submit.lua with a later time, so that slurmctld reads it again."""
         path = self._at / "job_submit.lua"
         later = max(path.stat().st_mtime, time.time()) + 1
         path.write_text(text)
         os.utime(path, (later, later))
 
     def settings(self, **values: str) -> None:
-        """Change lines of slurm.conf; an empty value removes the line. Nothing is told to Slurm."""
+        """Change lines of slurm.conf without telling Slurm. An empty value removes the line."""
         conf = self._at / "slurm.conf"
         lines = [line for line in conf.read_text().splitlines() if line.partition("=")[0] not in values]
-        conf.write_text("\n".join([*lines, *(f"{name}={value}" for name, value in values.items() if value), ""]))
+        self._write("\n".join([*lines, *(f"{name}={value}" for name, value in values.items() if value), ""]))
 
     def reconfigure(self) -> None:
-        """Return when all daemons have read slurm.conf again."""
+        """Reconfigure, and return when all daemons have read slurm.conf again.
+
+        slurm.conf temporarily has a log level that no slurmd has yet. Each slurmd then reports this level.
+        """
         self._reconfigured = True
-        self._box.run(["scontrol", "reconfigure"], user="root")
-        time.sleep(1)  # nodes are told one after another, and nothing shows that a slurmd has read it
         self._answer()
+        nodes = [*self._box.states()]
+        levels = {self._level(node) for node in nodes}
+        number = next(each for each in LEVELS if each not in levels)
+        conf = self._at / "slurm.conf"
+        text, times = conf.read_text(), conf.stat()
+        self.settings(SlurmdDebug=LEVELS[number])
+        try:
+            self._box.run(["scontrol", "reconfigure"], user="root")
+            self._answer()
+            for node in nodes:
+                until(lambda node=node: self._level(node) == number, f"{node} to read slurm.conf")  # type: ignore[misc]
+        finally:
+            self._write(text)
+            os.utime(conf, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     def restart(self) -> None:
-        """End slurmctld and start it."""
+        """Restart slurmctld."""
         self._restart = True
         self._box.run(["scontrol", "shutdown", "slurmctld"], user="root")
         until(lambda: "slurmctld" not in self._box.run(["ps", "-eo", "comm"], user="root").stdout)
@@ -53,7 +72,7 @@ class Etc:
         self._answer()
 
     def put_back(self) -> None:
-        """The files with their times, and then Slurm as the test has changed it."""
+        """Restore the files with their times. Then restart or reconfigure Slurm if the test did."""
         lua = (self._kept / "job_submit.lua").read_text()
         if lua != (self._at / "job_submit.lua").read_text():
             self.lua(lua)
@@ -64,13 +83,27 @@ class Etc:
             else:
                 path.unlink()
         shutil.copytree(self._kept, self._at, dirs_exist_ok=True)
+        for path, found in self._owners.items():
+            os.chown(path, found.st_uid, found.st_gid)
         if self._restart:
             self.restart()
-        elif self._reconfigured:
+        if self._reconfigured:
             self.reconfigure()
+
+    def _write(self, text: str) -> None:
+        """Replace slurm.conf atomically: hooks and daemons read it."""
+        new = self._at / "slurm.conf.new"
+        new.write_text(text)
+        new.replace(self._at / "slurm.conf")
+
+    def _level(self, node: str) -> str:
+        """Return the log level of a node's slurmd; empty while slurmd restarts."""
+        shown = self._box.run(["scontrol", "show", "slurmd"], user="root", node=node, check=False).stdout
+        found = re.search(r"^Slurmd Debug\s*= (\d)$", shown, re.MULTILINE)
+        return found[1] if found else ""
 
     def _answer(self) -> None:
         def there(state: str) -> bool:
             return not state.endswith("*") and state != "unknown"
 
-        until(lambda: (states := self._box.states()) and all(there(state) for state in states.values()), 30)
+        until(lambda: (states := self._box.states()) and all(there(state) for state in states.values()))

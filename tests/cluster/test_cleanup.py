@@ -1,4 +1,4 @@
-"""What a job's user left in /dev/shm, on a real Slurm: gone after the user's last job on the node, and not before."""
+"""A user's files in /dev/shm, on a real Slurm: removed after the user's last job on the node, not before."""
 
 import json
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.command import until
 from tests.cluster.jobs import reasons
 from tests.cluster.syslog import Syslog
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -20,48 +20,48 @@ WAIT = "until [ -e ~/end.$SLURM_JOB_ID ]; do sleep 0.1; done\n"
 
 
 def submit(box: Sandbox, script: str, *arguments: str, user: str = "alice") -> str:
-    """The id of a new job of ours that takes one CPU of each of its nodes, n1 unless said otherwise."""
+    """Submit a job of slurm_plugin that takes one CPU on each node, by default on n1. Return its id."""
     where = arguments or ("--nodelist=n1",)
     argv = ["sbatch", "--parsable", "--ntasks-per-node=1", "--output=/dev/null", "--comment=[sp1;retries=0;ib=auto]"]
     return box.run([*argv, *where], user, input=f"#!/bin/sh\n{script}").stdout.strip()
 
 
 def there(box: Sandbox, node: str = "n1") -> set[str]:
-    """What is in /dev/shm."""
+    """Return the names in /dev/shm."""
     return set(box.run(["ls", "-A", "/dev/shm"], "root", node).stdout.split())
 
 
 def of(job: str) -> set[str]:
-    """What LEAVE makes."""
+    """Return the names that LEAVE makes."""
     return {job, f"{job}.link", f"{job}.fifo"}
 
 
 def end(box: Sandbox, *jobs: str, user: str = "alice") -> None:
-    """Let jobs that wait come to their end, and wait for it."""
+    """End the waiting jobs, and wait for their ends."""
     box.run(["sh", "-c", " ".join(["touch", *(f"~/end.{job}" for job in jobs)])], user)
     over(box, *jobs)
 
 
 def over(box: Sandbox, *jobs: str) -> None:
-    """Wait until no node has them any more."""
-    until(lambda: not box.run(["squeue", "-h", "-j", ",".join(jobs)], check=False).stdout, 30)
+    """Wait until these jobs have left every node."""
+    until(lambda: not box.run(["squeue", "-h", "-j", ",".join(jobs)], check=False).stdout)
 
 
 @pytest.fixture
 def box(cluster: Sandbox) -> Iterator[Sandbox]:
-    """The session's sandbox, with nothing in /dev/shm before and after."""
+    """Yield the session's sandbox. Empty /dev/shm before and after the test."""
     yield cluster
     for node in ("n1", "n2"):
         cluster.run(["sh", "-c", "rm -rf /dev/shm/*"], "root", node)
 
 
 def test_what_a_job_left_is_gone_after_it(box: Sandbox) -> None:
-    """On each of its nodes, with nothing of another user's."""
+    """Its files are removed on each of its nodes. Other users' files stay."""
     log = Syslog(box)
     box.run(["sh", "-c", "mkdir /dev/shm/bobs && touch /dev/shm/bobs/f"], "bob", "n1")
     box.run(["sh", "-c", "touch /dev/shm/early"], "alice", "n2")
     job = submit(box, f"srun sh -c '{LEAVE}'\n{WAIT}", "--nodelist=n[1-2]")
-    until(lambda: there(box) == {"bobs", *of(job)} and there(box, "n2") == {"early", *of(job)}, 30)
+    until(lambda: there(box) == {"bobs", *of(job)} and there(box, "n2") == {"early", *of(job)})
     end(box, job)
     assert there(box) == {"bobs"}
     assert there(box, "n2") == set()
@@ -70,11 +70,11 @@ def test_what_a_job_left_is_gone_after_it(box: Sandbox) -> None:
 
 
 def test_with_another_job_of_the_user_it_stays_until_that_one_ends(box: Sandbox) -> None:
-    """The second job goes on with the files of both."""
+    """The second job still has the files of both jobs. They are removed when it ends."""
     second = submit(box, LEAVE + WAIT)
-    until(lambda: there(box) == of(second), 30)
+    until(lambda: there(box) == of(second))
     first = submit(box, LEAVE)
-    until(lambda: of(first) <= there(box), 30)
+    until(lambda: of(first) <= there(box))
     over(box, first)
     assert there(box) == {*of(first), *of(second)}
     bobs = submit(box, "touch /dev/shm/bobs", user="bob")
@@ -85,16 +85,16 @@ def test_with_another_job_of_the_user_it_stays_until_that_one_ends(box: Sandbox)
 
 
 def test_jobs_that_end_in_the_same_moment(box: Sandbox) -> None:
-    """One of them cleans up, though each is there for the other."""
+    """One of them cleans up, although each epilog sees the other job."""
     jobs = [submit(box, LEAVE + WAIT) for _ in range(4)]
-    until(lambda: there(box) == {name for job in jobs for name in of(job)}, 30)
+    until(lambda: there(box) == {name for job in jobs for name in of(job)})
     box.run(["scancel", *jobs])
     over(box, *jobs)
     assert there(box) == set()
 
 
 def test_slurm_cannot_be_asked(box: Sandbox) -> None:
-    """Nothing goes, the log says why, and the job and its node are none the worse."""
+    """Nothing is removed, and the log says why. The job and its node are not affected."""
     compiled = box.directory / "etc/slurm/slurm_plugin/compiled.json"
     before, log = compiled.read_text(), Syslog(box)
     compiled.write_text(json.dumps({**json.loads(before), "slurm_bin": "/nowhere"}))
@@ -104,12 +104,12 @@ def test_slurm_cannot_be_asked(box: Sandbox) -> None:
     finally:
         Path(compiled).write_text(before)
     assert there(box) == of(job)
-    assert "what uid 20001 left stays: squeue was not found in /nowhere" in log.of("n1")
-    assert box.states()["n1"] == "idle"
+    assert "kept the files of uid 20001: squeue was not found in /nowhere" in log.of("n1")
+    until(lambda: box.states()["n1"] == "idle")
 
 
 def test_what_a_job_left_does_not_drain_its_node(box: Sandbox) -> None:
-    """The epilog removes it before it looks at the space."""
+    """The epilog removes the files before it checks the space."""
     job = submit(box, "fallocate -l 1500M /dev/shm/big\n", "--nodelist=n1", "--comment=[sp1;retries=1;ib=auto]")
     over(box, job)
     assert there(box) == set()

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 STAND_INS = {"apptainer": "apptainer.sh", "srun": "pyxis.sh"}
 HELD = "[slurm_plugin] held for debugging until "
 PATH = "/usr/local/bin:/usr/bin:/bin"
-# What the images set. Their programs are the node's: /usr is mounted.
+# The variables that the images set. The images mount the node's /usr for programs.
 SETS = "NCCL_DEBUG=image OF_THE_IMAGE=1 WORLD_SIZE=image"
 DIRECTORIES = ("etc", "usr", "proc", "sys", "dev", "tmp", "var/tmp", "root", "home", "data")
 DEFINITION = f"""
@@ -30,12 +30,12 @@ From: image
 
 
 def has_apptainer(box: Sandbox) -> bool:
-    """Whether the machines have the real one."""
+    """Return whether the machines have the real Apptainer."""
     return box.run(["sh", "-c", "command -v apptainer"], check=False).returncode == 0
 
 
 def built(box: Sandbox, directory: Path) -> str:
-    """An image of alice's, built by the real Apptainer; its path from the job's directory."""
+    """Build an image of alice's with the real Apptainer. Return its path, relative to the job's directory."""
     image = directory / "image"
     for each in DIRECTORIES:
         (image / each).mkdir(parents=True)
@@ -45,7 +45,7 @@ def built(box: Sandbox, directory: Path) -> str:
     for each in ("passwd", "group", "hosts", "resolv.conf"):
         (image / "etc" / each).touch()
     (directory / "image.def").write_text(DEFINITION)
-    for node in ("n1", "n2"):  # Debian's package makes it; a machine's /var/lib is its own
+    for node in ("n1", "n2"):  # Debian's package makes it, but each machine has a separate /var/lib
         box.run(["mkdir", "-p", "/var/lib/apptainer/mnt/session"], user="root", node=node)
     where = f"/home/alice/{directory.name}"
     box.run(["chown", "-hR", "alice:", f"{where}/image"], user="root")
@@ -54,7 +54,7 @@ def built(box: Sandbox, directory: Path) -> str:
 
 
 def stood_in(directory: Path) -> str:
-    """An image for the stand-in, which is put beside it."""
+    """Make an image for the stand-in, and put the stand-in beside it."""
     image = directory / "image"
     for each in ("etc", "data"):
         (image / each).mkdir(parents=True)
@@ -64,7 +64,7 @@ def stood_in(directory: Path) -> str:
 
 
 def contained(box: Sandbox, name: str, container: dict[str, Any] | None = None, **spec: Any) -> Job:
-    """A job in an image of alice's; the stand-ins that it needs stand beside it, first on its PATH."""
+    """Submit a job in an image of alice's. The stand-ins that it needs are beside the image, and first on its PATH."""
     directory = workdir(box, name)
     said = {"runtime": "apptainer", **(container or {})}
     real = said["runtime"] == "apptainer" and has_apptainer(box)
@@ -81,7 +81,7 @@ def contained(box: Sandbox, name: str, container: dict[str, Any] | None = None, 
         return submit(box, name, made=True, **fields)
     fields = {"name": name, "mode": "pytorch", "nodes": 2, "output": "job.out", **fields}
     (directory / "job.yaml").write_text(yaml.safe_dump(fields))
-    render = f"cd /home/alice/{name} && slurm-plugin render job.yaml"  # submit asks the srun here, which has no pyxis
+    render = f"cd /home/alice/{name} && slurm-plugin render job.yaml"  # submit needs an srun with pyxis
     return Job(box, int(box.run(["sh", "-c", f"{render} | sbatch --parsable"]).stdout), directory)
 
 
@@ -89,13 +89,14 @@ LITERAL = '$(id) `id` $HOME "x" \\'
 
 
 def printed(job: Job, word: str) -> list[str]:
-    """The program's own lines that begin so, sorted."""
+    """Return the program's lines with this beginning, sorted."""
     return sorted(line for line in job.log.splitlines() if line.startswith(f"{word} "))
 
 
 def test_ranks_a_hold_and_a_shell(cluster: Sandbox) -> None:
-    """Each rank is in the image, with its variables, the job's directory and its checkpoints, and nothing else of the
-    node's; its exit code is the job's. A held job's shell and rerun are in the image too."""
+    """Each rank runs in the image, with its variables, the job's directory and its checkpoints, and nothing else of the
+    node. Its exit code is the job's. The shell and the rerun of a held job run in the image, too.
+    """
     home = cluster.home("alice")
     checkpoints = home / "contained-checkpoints"
     checkpoints.mkdir()
@@ -145,7 +146,7 @@ def test_ranks_a_hold_and_a_shell(cluster: Sandbox) -> None:
 
 
 def test_a_program_that_writes_to_its_image(cluster: Sandbox) -> None:
-    """It may, where the spec says so, and nothing of it stays; it starts where the spec says, with the user's home."""
+    """It may write if the spec says so; the changes are discarded. It starts in the spec's directory, with a home."""
     (cluster.home("alice") / "of-the-home").write_text("the home is there\n")
     job = contained(
         cluster,
@@ -163,7 +164,7 @@ def test_a_program_that_writes_to_its_image(cluster: Sandbox) -> None:
 
 
 def test_a_program_that_is_not_in_the_image(cluster: Sandbox) -> None:
-    """The runtime says so, in its own exit code or a shell's; on healthy nodes no restart is spent on it."""
+    """The runtime or a shell reports it with an exit code. On healthy nodes the job is not restarted."""
     job = contained(cluster, "contained-lacks", mode="single", nodes=1, retries=2, command="/nonesuch --x")
     assert job.end() == "FAILED", job.log
     assert job.exit_code == ("255:0" if has_apptainer(cluster) else "127:0")
@@ -172,7 +173,7 @@ def test_a_program_that_is_not_in_the_image(cluster: Sandbox) -> None:
 
 
 def test_pyxis(cluster: Sandbox) -> None:
-    """Its options reach srun; no TaskProlog tells the ranks who they are, and they know; so does a held job's shell."""
+    """Its options reach srun. Without TaskProlog the ranks still get their variables, as does a held job's shell."""
     job = contained(
         cluster,
         "contained-pyxis",
@@ -184,7 +185,7 @@ def test_pyxis(cluster: Sandbox) -> None:
     )
     job.until(lambda: HELD in job.log, "the hold")
     assert "the program failed with exit code 6" in job.log
-    told = printed(job, "rank")  # one that ends ends the others, some before they have said it
+    told = printed(job, "rank")  # the first rank that ends ends the others, some before they print
     assert told
     assert {*told} <= {f"rank {rank} of 4, {rank % 2} in the image image" for rank in range(4)}
     typed = "echo $RANK of $WORLD_SIZE $(cat /etc/inside) $(pwd); exit 9\n"
@@ -193,7 +194,7 @@ def test_pyxis(cluster: Sandbox) -> None:
 
 
 def test_mpirun_stands_outside(cluster: Sandbox) -> None:
-    """Its ranks are in the image, on every node."""
+    """mpirun runs on the node, and its ranks run in the image on every node."""
     job = contained(
         cluster,
         "contained-mpi",
@@ -207,7 +208,7 @@ def test_mpirun_stands_outside(cluster: Sandbox) -> None:
 
 
 def test_a_runtime_that_is_not_there(cluster: Sandbox) -> None:
-    """It is said, and no restart is spent on it."""
+    """The log reports it, and the job is not restarted."""
     if has_apptainer(cluster):
         pytest.skip("these machines have Apptainer")
     job = submit(

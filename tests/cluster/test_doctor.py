@@ -1,4 +1,4 @@
-"""`slurm-plugin doctor` on a real Slurm: a site set up by the page is fine, and each fault is the one finding."""
+"""`slurm-plugin doctor` on a real Slurm: no finding on a correct site, and one finding for each fault."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from slurm_plugin.slurm import releases
 
 pytestmark = pytest.mark.cluster
 
-FINDINGS = 24
+FINDINGS = 25
 HURRIED = "SlurmdTimeout=10\n"
 PYSLURM = Path(os.environ.get("SLURM_PLUGIN_TEST_ROOT", "/"), "opt/pyslurm")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def patient(sandbox: Sandbox) -> Iterator[None]:
-    """As a site's Slurm is: the sandbox's own gives nodes up after 10 s, so that nobody has to wait for a fault."""
+    """Raise SlurmdTimeout to a site's value: the sandbox's nodes go DOWN after 10 s."""
     conf = sandbox.directory / "etc/slurm/slurm.conf"
     hurried = conf.read_text()
     rewrite(conf, hurried.replace(HURRIED, "SlurmdTimeout=300\n"))
@@ -32,7 +32,7 @@ def patient(sandbox: Sandbox) -> Iterator[None]:
 
 @pytest.fixture
 def etc(cluster: Sandbox, tmp_path: Path) -> Iterator[Path]:
-    """/etc/slurm of all machines, with its times; as it was again after the test, in slurmctld too."""
+    """Yield /etc/slurm of all machines. Restore it and its times after the test, in slurmctld, too."""
     slurm = cluster.directory / "etc/slurm"
     shutil.copytree(slurm, tmp_path / "etc")
     yield slurm
@@ -44,7 +44,7 @@ def etc(cluster: Sandbox, tmp_path: Path) -> Iterator[Path]:
 
 
 def doctor(box: Sandbox, *options: str, user: str = "root", node: str = "ctl") -> tuple[int, dict[str, dict[str, str]]]:
-    """The exit code, and the findings by name."""
+    """Return the exit code, and the findings by name."""
     done = box.run(["slurm-plugin", "doctor", "--json", *options], user=user, node=node, check=False)
     found = json.loads(done.stdout)["findings"]
     assert len({finding["name"] for finding in found}) == len(found), done.stdout
@@ -52,19 +52,19 @@ def doctor(box: Sandbox, *options: str, user: str = "root", node: str = "ctl") -
 
 
 def others(found: dict[str, dict[str, str]]) -> dict[str, str]:
-    """The findings that are not fine, with their verdicts."""
+    """Return the verdicts of the findings that are not ok."""
     return {name: finding["verdict"] for name, finding in found.items() if finding["verdict"] != "ok"}
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Change a file and keep its time: slurm.conf then is no newer than slurmctld's start."""
+    """Change a file and keep its time: slurm.conf must not be newer than slurmctld's start."""
     before = path.stat()
     path.write_text(text)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def test_all_fine(cluster: Sandbox) -> None:
-    """What docs/install.md describes and the sandbox does has nothing wrong, for root and for a user."""
+    """A site that is set up as in docs/how-to/install.md has no wrong finding, for root and for users."""
     for user in ("root", "alice"):
         code, found = doctor(cluster, user=user)
         assert (code, others(found), len(found)) == (0, {}, FINDINGS)
@@ -74,7 +74,7 @@ def test_all_fine(cluster: Sandbox) -> None:
 
 
 def test_on_a_node(cluster: Sandbox) -> None:
-    """What only a controller can say is left open there, and nothing is wrong."""
+    """Nothing is wrong there. Findings that only a controller can judge are `cannot tell`."""
     code, found = doctor(cluster, node="n1")
     release = releases.of(found["Slurm version"]["message"])
     assert release
@@ -83,36 +83,25 @@ def test_on_a_node(cluster: Sandbox) -> None:
     assert (code, others(found)) == (2, dict.fromkeys(unknown, "cannot tell"))
 
 
-@pytest.mark.parametrize("name", ["PrologFlags", "Prolog", "Epilog", "TaskProlog"])
-def test_a_line_that_is_missing(cluster: Sandbox, etc: Path, name: str) -> None:
-    """Exactly that line is named, and its remedy, written into slurm.conf, mends it."""
+def test_lines_that_are_missing(cluster: Sandbox, etc: Path) -> None:
+    """Exactly the missing lines are findings, and a SlurmdTimeout that is too short: a job might start elsewhere while
+    its old nodes still write. The remedies, written into slurm.conf, correct all of them.
+    """
     conf = etc / "slurm.conf"
-    whole = conf.read_text()
-    rewrite(conf, "".join(line for line in whole.splitlines(keepends=True) if not line.startswith(f"{name}=")))
+    missing = ("PrologFlags", "Prolog", "Epilog", "TaskProlog")
+    whole = conf.read_text().replace("SlurmdTimeout=300\n", HURRIED)
+    rewrite(conf, "".join(line for line in whole.splitlines(keepends=True) if line.partition("=")[0] not in missing))
     cluster.run(["scontrol", "reconfigure"], user="root")
     code, found = doctor(cluster)
-    assert (code, others(found)) == (1, {name: "wrong"})
-    rewrite(conf, conf.read_text() + found[name]["remedy"].removeprefix("slurm.conf: ") + "\n")
-    cluster.run(["scontrol", "reconfigure"], user="root")
-    assert others(doctor(cluster)[1]) == {}
-
-
-def test_a_slurm_that_gives_nodes_up_too_soon(cluster: Sandbox, etc: Path) -> None:
-    """A job might run elsewhere while such a node still writes; the line that is named is enough."""
-    conf = etc / "slurm.conf"
-    whole = conf.read_text()
-    rewrite(conf, whole.replace("SlurmdTimeout=300\n", HURRIED))
-    cluster.run(["scontrol", "reconfigure"], user="root")
-    code, found = doctor(cluster)
-    assert (code, others(found)) == (1, {"SlurmdTimeout": "wrong"})
-    line = found["SlurmdTimeout"]["remedy"].removeprefix("slurm.conf: ")
-    rewrite(conf, whole.replace("SlurmdTimeout=300", line))
+    assert (code, others(found)) == (1, dict.fromkeys((*missing, "SlurmdTimeout"), "wrong"))
+    remedies = [found[name]["remedy"].removeprefix("slurm.conf: ") for name in (*missing, "SlurmdTimeout")]
+    rewrite(conf, conf.read_text().replace(HURRIED, "") + "".join(f"{line}\n" for line in remedies))
     cluster.run(["scontrol", "reconfigure"], user="root")
     assert others(doctor(cluster)[1]) == {}
 
 
 def test_a_slurm_conf_that_is_newer_than_slurmctld(cluster: Sandbox, etc: Path) -> None:
-    """On 22.05 an EpilogSlurmctld that came after slurmctld's start may be shown and never run: what to do."""
+    """On 22.05 Slurm may show an EpilogSlurmctld that it does not run. The remedy is a restart."""
     later = (etc / "slurm.conf").stat().st_mtime + 3600
     os.utime(etc / "slurm.conf", (later, later))
     code, found = doctor(cluster)
@@ -126,7 +115,7 @@ def test_a_slurm_conf_that_is_newer_than_slurmctld(cluster: Sandbox, etc: Path) 
 
 
 def test_a_hook_that_was_edited(cluster: Sandbox, etc: Path) -> None:
-    """It is named, with the command that writes it again."""
+    """The finding names it, with the command that writes it again."""
     hook = etc / "slurm_plugin/hooks/prolog"
     hook.write_text(hook.read_text() + "# mine\n")
     code, found = doctor(cluster)
@@ -137,7 +126,7 @@ def test_a_hook_that_was_edited(cluster: Sandbox, etc: Path) -> None:
 
 
 def test_faults_in_files(cluster: Sandbox, etc: Path) -> None:
-    """Each is the one finding; together they are all there."""
+    """Each fault alone is the only finding. Together all are found."""
     site, expected = etc / "slurm_plugin", set[str]()
 
     def now(*names: str) -> None:
@@ -163,9 +152,22 @@ def test_faults_in_files(cluster: Sandbox, etc: Path) -> None:
         os.chown(spool, before.st_uid, before.st_gid)
 
 
+def test_a_partition_that_slurm_does_not_have(cluster: Sandbox, etc: Path) -> None:
+    """It would silently disable a check: doctor names it, and `site install` changes nothing."""
+    with (etc / "slurm_plugin.yaml").open("a") as file:
+        file.write("infiniband_partitions: [mian]\n")
+    _, found = doctor(cluster)
+    assert others(found) == {"names": "wrong", "compiled.json": "wrong"}
+    said = "infiniband_partitions names mian: Slurm has no such partition; did you mean main?"
+    assert found["names"]["message"] == said
+    done = cluster.run(["slurm-plugin", "site", "install", "--apply"], user="root", check=False)
+    assert (done.returncode, f"by hand   the site file: {said}" in done.stdout) == (1, True)
+    assert doctor(cluster)[1] == found
+
+
 def test_without_slurms_commands(cluster: Sandbox) -> None:
-    """Nothing can be said: exit 3, and what to install."""
-    argv = ["env", "PATH=/nonexistent", "/bin/sh", "/sandbox/bin/slurm-plugin", "doctor"]
+    """Exit 3, with the packages to install."""
+    argv = ["env", "PATH=/nonexistent", "/sandbox/bin/slurm-plugin", "doctor"]
     done = cluster.run(argv, user="root", check=False)
     assert done.returncode == 3
     assert "scontrol was not found" in done.stderr
@@ -173,7 +175,7 @@ def test_without_slurms_commands(cluster: Sandbox) -> None:
 
 @pytest.mark.parametrize("backend", ["cli", "pyslurm"])
 def test_the_back_end_that_is_asked_for(cluster: Sandbox, backend: str) -> None:
-    """Named where it works; where pyslurm is not installed, that is what is wrong, and the commands answer."""
+    """If it works, a finding names it. If pyslurm is not installed, that is wrong, and Slurm's commands are used."""
     env = {"SLURM_PLUGIN_BACKEND": backend}
     done = cluster.run(["slurm-plugin", "doctor", "--json"], user="root", check=False, env=env)
     found = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}

@@ -1,78 +1,50 @@
-"""The door, asked of a real Slurm: the same assertions for each room behind it, whatever users write."""
+"""slurm_plugin.slurm on a real Slurm: the same assertions for each back end, whatever users write."""
 
-import os
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.slurm import Job, JobNotFoundError, Slurm, SlurmAwayError, SlurmError
-from tests.cluster import controller
-from tests.cluster.command import until as until_true
-from tests.cluster.doors import PYSLURM, Door
+from tests.cluster.doors import BACKENDS, connecting
 from tests.cluster.jobs import ALICE_UID
+from tests.waiting import HANG_S, until
 
 pytestmark = pytest.mark.cluster
 
-SLEEP = "#!/bin/sh\nsleep 300\n"
-ROOT = Path(os.environ.get("SLURM_PLUGIN_TEST_ROOT", "/"))
-# pyslurm works beside its own Slurm only: the one root that has it is asked through both.
-BACKENDS = {"cli": "Commands", "pyslurm": "Library"} if (ROOT / PYSLURM[1:]).exists() else {"cli": "Commands"}
-Connect = Callable[..., Slurm]
+SLEEP = "#!/bin/sh\nsleep 9000\n"
 
 
 @pytest.fixture(params=BACKENDS)
-def connect(request: pytest.FixtureRequest, cluster: Sandbox) -> Iterator[Connect]:
-    """`slurm_plugin.slurm.connect` in the controller's machine, for one of the rooms; as root."""
-    made: list[Door] = []
-
-    def connected(**named: Any) -> Slurm:
-        door = Door(cluster, {"SLURM_PLUGIN_BACKEND": request.param}, **named)
-        made.append(door)
-        assert (door.backend, door.said) == (BACKENDS[request.param], [])
-        return door  # type: ignore[return-value]
-
-    yield connected
-    for door in made:
-        door.close()
+def door(request: pytest.FixtureRequest, cluster: Sandbox) -> Iterator[Slurm]:
+    """Yield a connection with one back end, with a deadline that no test reaches."""
+    with connecting(cluster, request.param) as connect:
+        yield connect(deadline_s=HANG_S)
 
 
-@pytest.fixture
-def door(connect: Connect) -> Slurm:
-    """A door with a deadline that nothing here comes near."""
-    return connect(deadline_s=20.0)
-
-
-def until(door: Slurm, job_id: int, *states: str) -> Job:
-    """Wait for one of these states."""
-    deadline = time.monotonic() + 30
-    while (job := door.job(job_id)).state not in states:
-        assert time.monotonic() < deadline, job
-        time.sleep(0.1)
-    return job
+def once(door: Slurm, job_id: int, *states: str) -> Job:
+    """Return the job when it has one of these states."""
+    until(lambda: door.job(job_id).state in states, lambda: f"{' or '.join(states)}: {door.job(job_id)}")
+    return door.job(job_id)
 
 
 def sleeping(door: Slurm, *arguments: str, script: str = SLEEP) -> int:
-    """A new job."""
+    """Submit a job that sleeps."""
     return door.submit(script, arguments=["--output=/dev/null", *arguments], directory="/tmp")
 
 
 def test_a_jobs_way(door: Slurm) -> None:
-    """Submitted, running, requeued, changed while it waits, cancelled: each is seen, and each change is there."""
+    """Submit, run, requeue, change and cancel a job: each state and each change is visible."""
     job_id = sleeping(door, "--nodes=2", "--requeue", "--job-name=way", "--time=10")
-    running = until(door, job_id, "RUNNING")
+    running = once(door, job_id, "RUNNING")
     assert (running.nodes, running.name, running.partition, running.user) == ("n[1-2]", "way", "main", "root")
     assert door.work_directory(job_id) == "/tmp"
     door.requeue(job_id)
-    pending = until(door, job_id, "PENDING")
+    pending = once(door, job_id, "PENDING")
     assert (pending.restarts, pending.nodes, pending.reason) == (1, "", "BeginTime")
-    with pytest.raises(SlurmError):  # so that one who asks twice does not end the next run
+    with pytest.raises(SlurmError):  # a second request must not end the next run
         door.requeue(job_id)
     door.update_job(job_id, ExcNodeList="n[1-2]", AdminComment='site sp1:{"granted":3}', Comment="a [sp1;retries=3] b")
     changed = door.job(job_id)
@@ -81,24 +53,24 @@ def test_a_jobs_way(door: Slurm) -> None:
     door.update_job(job_id, ExcNodeList="", AdminComment="", Comment="")
     cleared = door.job(job_id)
     assert (cleared.excluded, cleared.comment, cleared.admin_comment) == ("", "", "")
-    door.update_job(job_id, Nice="10", ExcNodeList="n1")  # pyslurm alone could not say both
+    door.update_job(job_id, Nice="10", ExcNodeList="n1")  # pyslurm itself cannot change both
     assert door.job(job_id).excluded == "n1"
     door.cancel(job_id)
-    assert until(door, job_id, "CANCELLED").restarts == 1
+    assert once(door, job_id, "CANCELLED").restarts == 1
 
 
 def test_jobs_of_a_user_on_a_node(door: Slurm) -> None:
-    """Those that run and have run there, each with its state; an error where that cannot be told."""
+    """All jobs of the user that run or ran there, with their states; an error if Slurm cannot tell."""
     first = sleeping(door, "--nodelist=n1", "--ntasks=1")
     both = sleeping(door, "--nodelist=n[1-2]", "--ntasks=2", "--ntasks-per-node=1")
     array = sleeping(door, "--nodelist=n2", "--ntasks=1", "--array=1-2")
     over = sleeping(door, "--nodelist=n1", "--ntasks=1", script="#!/bin/sh\nexit 3\n")
     sleeping(door, "--hold")
     for job_id in (first, both):
-        until(door, job_id, "RUNNING")
-    until(door, over, "FAILED")
+        once(door, job_id, "RUNNING")
+    once(door, over, "FAILED")
     assert door.jobs_of(0, "n1").items() >= {first: "RUNNING", both: "RUNNING", over: "FAILED"}.items()
-    until_true(lambda: len([each for each in door.jobs_of(0, "n2").values() if each == "RUNNING"]) == 3, 30)
+    until(lambda: len([each for each in door.jobs_of(0, "n2").values() if each == "RUNNING"]) == 3)
     running = {number for number, state in door.jobs_of(0, "n2").items() if state == "RUNNING"}
     assert {both, array} < running
     assert "RUNNING" not in door.jobs_of(0, "n3").values()
@@ -110,9 +82,9 @@ def test_jobs_of_a_user_on_a_node(door: Slurm) -> None:
 
 
 def test_times_are_utc(door: Slurm) -> None:
-    """Submission, start and the end that the time limit sets: aware, and of this minute whatever the zone is."""
+    """Submission, start and the end by the time limit: aware, and correct in any time zone."""
     before = datetime.now(UTC).replace(microsecond=0)
-    running = until(door, sleeping(door, "--time=10"), "RUNNING")
+    running = once(door, sleeping(door, "--time=10"), "RUNNING")
     after = datetime.now(UTC)
     assert running.submit_time
     assert running.start_time
@@ -122,95 +94,87 @@ def test_times_are_utc(door: Slurm) -> None:
     assert (waiting.start_time, waiting.end_time) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("script", "code", "number"), [("exit 7", 7, None), ("kill -9 $$", None, 9), ("true", 0, None)]
-)
-def test_how_a_job_ended(door: Slurm, script: str, code: int | None, number: int | None) -> None:
-    """An exit code or a signal, never both."""
-    ended = until(door, sleeping(door, script=f"#!/bin/sh\n{script}\n"), "COMPLETED", "FAILED")
-    assert (ended.exit_code, ended.exit_signal) == (code, number)
-
-
-def test_cancelling_what_has_ended_is_no_error(door: Slurm) -> None:
-    """Nothing is left to cancel: of a job that completed, and of one that Slurm does not know."""
-    job_id = sleeping(door, script="#!/bin/sh\ntrue\n")
-    until(door, job_id, "COMPLETED")
-    door.cancel(job_id)
-    door.cancel(999_999)
-    assert door.job(job_id).state == "COMPLETED"
+def test_how_a_job_ended(door: Slurm) -> None:
+    """An exit code or a signal, never both. Cancelling an ended job changes nothing."""
+    ends = {"exit 7": ("FAILED", 7, None), "kill -9 $$": ("FAILED", None, 9), "true": ("COMPLETED", 0, None)}
+    jobs = {script: sleeping(door, "--ntasks=1", script=f"#!/bin/sh\n{script}\n") for script in ends}
+    for script, job_id in jobs.items():
+        job = once(door, job_id, "COMPLETED", "FAILED")
+        assert (job.state, job.exit_code, job.exit_signal) == ends[script], script
+    door.cancel(jobs["true"])
+    assert door.job(jobs["true"]).state == "COMPLETED"
 
 
 def test_held_and_released(door: Slurm) -> None:
-    """A held job waits with a reason that says so; released, it runs."""
+    """A held job waits with a reason for that. After its release it runs."""
     job_id = sleeping(door, "--begin=now+600")
     door.hold(job_id)
     assert door.job(job_id).reason.startswith("JobHeld")
     door.release(job_id)
     assert not door.job(job_id).reason.startswith("JobHeld")
     door.update_job(job_id, StartTime="now")
-    until(door, job_id, "RUNNING")
+    once(door, job_id, "RUNNING")
 
 
 def test_signals(door: Slurm, cluster: Sandbox) -> None:
-    """To the steps alone, to the batch script alone, or to both."""
+    """To the steps only, to the batch script only, or to both."""
     file = cluster.home("alice") / "signals"
     file.unlink(missing_ok=True)
     note = "trap 'echo {0} >> /home/alice/signals' USR1; {1} while :; do sleep 0.1; done"
     step = note.format("step", "echo up >> /home/alice/signals;")
-    script = f'#!/bin/bash\nsrun bash -c "{step}" &\n{note.format("batch", "")}\n'
-    job_id = sleeping(door, script=script)
+    batch = note.format("batch", f'srun bash -c "{step}" &')
+    job_id = sleeping(door, script=f"#!/bin/bash\n{batch}\n")
     heard = ["up"]
-    until_true(file.exists)
+    until(file.exists)
     for to, words in (("steps", ["step"]), ("batch", ["batch"]), ("all", ["batch", "step"])):
         door.signal(job_id, "USR1", to)  # type: ignore[arg-type]
         heard += words
-        until_true(lambda heard=heard: len(file.read_text().split()) >= len(heard))  # type: ignore[misc]
-        time.sleep(0.3)  # a signal to the wrong one would come now
-        assert sorted(file.read_text().split()) == sorted(heard), to
+        until(lambda heard=heard: len(file.read_text().split()) >= len(heard), to)  # type: ignore[misc]
+        assert sorted(file.read_text().split()) == sorted(heard), to  # a signal to others shows later
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "two\nlines",
-        "x\n999 alice RUNNING None n1 (null) 0 forged",
-        "JobState=COMPLETED ExcNodeList=n1 AdminComment=sp1:{}",
-        "quotes \" and ' and $(touch /tmp/forged) and `id`",
-        "tab\tand\rreturn, größer, 訓練",
-        "~" * 64,
-        "not \udcff UTF-8",
-        "None",
-        "N/A",
-    ],
+HOSTILE = (
+    "two\nlines",
+    "x\n999 alice RUNNING None n1 (null) 0 forged",
+    "JobState=COMPLETED ExcNodeList=n1 AdminComment=sp1:{}",
+    "quotes \" and ' and $(touch /tmp/forged) and `id`",
+    "tab\tand\rreturn, größer, 訓練",
+    "~" * 64,
+    "not \udcff UTF-8",
+    "None",
+    "N/A",
 )
-def test_hostile_names_and_comments_forge_nothing(door: Slurm, text: str) -> None:
-    """A job whose user chose its name and comment to look like records is read like any other."""
+
+
+def test_hostile_names_and_comments_forge_nothing(door: Slurm) -> None:
+    """Jobs whose names and comments look like records are parsed like any other."""
     plain = sleeping(door, "--hold", "--job-name=plain", "--comment=plain")
-    odd = sleeping(door, "--hold", f"--job-name={text}", f"--comment={text}")
-    found = door.jobs([plain, odd, 999_999])
-    shown = text.replace("\udcff", "\ufffd")
-    assert set(found) == {plain, odd}
-    assert (found[odd].comment, found[odd].name) == (shown, shown)
-    same = {"id": plain, "comment": "plain", "name": "plain", "submit_time": found[plain].submit_time}
-    assert found[odd]._replace(**same) == found[plain]
-    assert door.jobs()[odd] == door.job(odd) == found[odd]
+    jobs = {text: sleeping(door, "--hold", f"--job-name={text}", f"--comment={text}") for text in HOSTILE}
+    found = door.jobs([plain, *jobs.values(), 999_999])
+    assert set(found) == {plain, *jobs.values()}
+    for text, odd in jobs.items():
+        shown = text.replace("\udcff", "\ufffd")
+        assert (found[odd].comment, found[odd].name) == (shown, shown)
+        same = {"id": plain, "comment": "plain", "name": "plain", "submit_time": found[plain].submit_time}
+        assert found[odd]._replace(**same) == found[plain], text
+        assert door.job(odd) == found[odd], text
+    assert door.jobs().items() >= found.items()
 
 
-def test_a_job_that_slurm_does_not_know(door: Slurm) -> None:
-    """An error of its own, with the next command to try."""
+def test_jobs_that_slurm_does_not_know(door: Slurm) -> None:
+    """A request for one unknown job raises a specific error with a command to try. Among many jobs it is left out.
+    Cancelling it is no error.
+    """
     with pytest.raises(JobNotFoundError, match=r"job 999999 .*\n  see what runs with: squeue --me"):
         door.job(999_999)
     assert door.jobs([999_999]) == door.jobs([]) == {}
-
-
-def test_more_jobs_than_one_question_names(door: Slurm) -> None:
-    """However many ids are asked for, those that exist are found, in one question."""
+    door.cancel(999_999)
     job_id = sleeping(door, "--hold")
     assert set(door.jobs(range(job_id, job_id + 5000))) == {job_id}
 
 
 def test_a_nodes_way(door: Slurm) -> None:
-    """Drained with a reason, byte for byte; resumed."""
+    """Drain a node, with the reason byte for byte, and resume it."""
     reason = "slurm_plugin: gpu-check: 3 of 4 GPUs; disk-size shm: 512 MB < 1 GB [job 7]"
     before = datetime.now(UTC).replace(microsecond=0)
     door.drain("n4", reason)
@@ -220,16 +184,16 @@ def test_a_nodes_way(door: Slurm) -> None:
     assert found["n4"].reason_time
     assert before <= found["n4"].reason_time <= datetime.now(UTC)
     door.resume("n4")
-    deadline = time.monotonic() + 30  # 22.05 waits for the node's next answer before it trusts it again
-    while (states := door.nodes(["n4"])["n4"].states) != {"IDLE"}:
-        assert "DRAIN" not in states
-        assert time.monotonic() < deadline, states
-        time.sleep(0.2)
-    assert set(door.nodes([])) == {"n1", "n2", "n3", "n4", "n5"}
+    assert "DRAIN" not in door.nodes(["n4"])["n4"].states
+    # 22.05 waits for the node's next answer before it trusts it again.
+    until(lambda: door.nodes(["n4"])["n4"].states == {"IDLE"}, "an idle n4")
+    assert {name: node.gres for name, node in door.nodes([]).items()} == dict.fromkeys(
+        ("n1", "n2", "n3", "n4", "n5"), ("gpu:4",)
+    )
 
 
 def test_a_nodes_reason_is_not_its_comment(door: Slurm, cluster: Sandbox) -> None:
-    """Slurm prints a node's comment and its reservation behind the reason."""
+    """Slurm prints a node's comment and its reservation after the reason."""
     try:
         cluster.run(["scontrol", "update", "nodename=n3", "comment=rack 4 [job 8]"], user="root")
         words = ["reservationname=test", "user=root", "starttime=now", "duration=10", "nodes=n3"]
@@ -242,8 +206,14 @@ def test_a_nodes_reason_is_not_its_comment(door: Slurm, cluster: Sandbox) -> Non
         cluster.run(["scontrol", "update", "nodename=n3", "comment="], user="root")
 
 
+def test_nodes_that_slurm_does_not_know(door: Slurm) -> None:
+    """They are absent from the answer; the other nodes are in it."""
+    assert set(door.nodes(["n99", "n1", "n3", "other"])) == {"n1", "n3"}
+    assert door.nodes(["n99"]) == {}
+
+
 def test_what_slurm_refuses(door: Slurm) -> None:
-    """The error names what was asked, what Slurm said and what to try; no controller is taken for one that is away."""
+    """The error names the request, Slurm's answer and the command to try. It differs from an absent controller."""
     said = r"could not requeue job 999999: (scontrol|pyslurm) said: .*[Ii]nvalid job id(?s:.*)\n  see it with: scontrol"
     with pytest.raises(SlurmError, match=said):
         door.requeue(999_999)
@@ -255,39 +225,6 @@ def test_what_slurm_refuses(door: Slurm) -> None:
 
 
 def test_version_settings_and_ping(door: Slurm, cluster: Sandbox) -> None:
-    """slurmctld's own release, as its binary has it."""
+    """The version is that of slurmctld's binary."""
     said = cluster.run(["slurmctld", "-V"], user="root").stdout.split()[-1]
     assert (door.version(), door.config()["SLURM_VERSION"], door.ping()) == (said, said, True)
-
-
-@pytest.fixture
-def stopped(cluster: Sandbox, connect: Connect) -> Iterator[Slurm]:
-    """A slurmctld that does not answer, and a door that knew it before."""
-    door = connect(deadline_s=3.0)
-    assert door.nodes(["n1"])
-    with controller.stopped(cluster):
-        yield door
-
-
-def test_a_stopped_controller_meets_the_deadline(stopped: Slurm) -> None:
-    """A question to a slurmctld that hangs ends at its deadline, with what to try."""
-    began = time.monotonic()
-    with pytest.raises(SlurmAwayError, match=r"gave no answer in 3 s.*\n  is slurmctld up\? try: scontrol ping"):
-        stopped.job(1)
-    assert not stopped.ping()
-    assert time.monotonic() - began < 20
-
-
-def test_a_controller_that_comes_back_is_asked_again(cluster: Sandbox, connect: Connect) -> None:
-    """Down: an error that says so, and the patient wait until it is back; what was asked for is done once."""
-    patient, hasty = connect(deadline_s=20.0, patience_s=60.0), connect(deadline_s=20.0)
-    job_id = sleeping(patient, "--hold")
-    with ThreadPoolExecutor(1) as pool:
-        with controller.away(cluster):
-            change = pool.submit(patient.update_job, job_id, Comment="after all")
-            with pytest.raises(SlurmAwayError, match=r"could not read the jobs.*\n  is slurmctld up"):
-                hasty.jobs([job_id, job_id + 1])
-            assert not hasty.ping()
-            assert not change.done()
-        change.result(60)
-    assert patient.job(job_id).comment == "after all"

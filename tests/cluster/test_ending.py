@@ -1,10 +1,10 @@
-"""Jobs that Slurm may not requeue on a node that fails its checks: they end, and slurmd asks nobody again and again."""
+"""Jobs that Slurm may not requeue, on a node that fails its checks: they end, and slurmd repeats no message."""
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.command import until
 from tests.cluster.jobs import Job, reasons, workdir
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -13,7 +13,7 @@ BAD = ("n1", "n3", "n4")
 
 
 def test_a_job_that_may_not_be_requeued_ends(cluster: Sandbox) -> None:
-    """A batch job on one bad node, and a step of two of them that is told why; no prolog has failed for slurmd."""
+    """A batch job on a bad node ends, and so does srun on two, with a message. For slurmd no prolog failed."""
     logs = {node: cluster.directory / f"log/{node}.log" for node in BAD}
     before = {node: len(log.read_text()) for node, log in logs.items()}
     for node in BAD:
@@ -27,9 +27,25 @@ def test_a_job_that_may_not_be_requeued_ends(cluster: Sandbox) -> None:
     assert ": gpu-check: 3 of 4 GPUs" in step.stderr
     assert job.end() == "CANCELLED"
     assert "ran" not in job.log + step.stdout
-    until(lambda: set(reasons(cluster)) == {*BAD}, 30)
+    until(lambda: set(reasons(cluster)) == {*BAD})
     assert all(text.startswith("slurm_plugin: gpu-check: ") for text in reasons(cluster).values())
     for node, log in logs.items():
         said = log.read_text()[before[node] :]
         assert "prolog failed" not in said
-        assert "Retrying prolog complete RPC" not in said  # every 15 s: the node is set to DRAIN each time
+        assert "Retrying prolog complete RPC" not in said  # slurmd would set the node to DRAIN every 15 s
+
+
+def test_salloc_and_srun_ask_by_their_comment(cluster: Sandbox) -> None:
+    """On a good node they run, with root's report of the checks. salloc reports a bad node."""
+    asked = ["-wn2", "--gres=gpu:4", "--comment=[sp1;retries=1]"]
+    report = "/run/slurm_plugin/jobs/$SLURM_JOB_ID.0.0/report.json"
+    found = cluster.run(["srun", *asked, "sh", "-c", f"cat {report}"]).stdout
+    assert '"gpu-check"' in found
+    assert "ran" in cluster.run(["salloc", *asked, "echo", "ran"]).stdout
+    until(lambda: cluster.states()["n2"] == "idle")  # else the last job's epilog drains it
+    cluster.break_node("n2", "gpu-missing")
+    refused = cluster.run(["salloc", *asked, "srun", "echo", "ran"], check=False)
+    assert refused.returncode
+    assert "ran" not in refused.stdout
+    assert "slurm_plugin: n2: gpu-check: 3 of 4 GPUs" in refused.stderr
+    until(lambda: set(reasons(cluster)) == {"n2"})

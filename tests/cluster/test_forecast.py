@@ -1,4 +1,4 @@
-"""`slurm-plugin forecast` on a real Slurm: now, later, never as things are."""
+"""`slurm-plugin forecast` on a real Slurm: jobs that start now, later, or not at all."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.command import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -15,7 +15,7 @@ MANY = "name: soon\nmode: pytorch\ncommand: 'true'\n"
 
 
 def forecast(box: Sandbox, spec: str, *options: str, code: int = 0) -> str:
-    """What alice is told of this spec, with this exit code."""
+    """Return the forecast of this spec for alice. Assert the exit code."""
     done = box.run(["sh", "-c", 'cd /home/alice && exec slurm-plugin forecast - "$@"', "sh", *options], input=spec,
                    user="alice", check=False)  # fmt: skip
     assert done.returncode == code, (done.stdout, done.stderr)
@@ -23,25 +23,24 @@ def forecast(box: Sandbox, spec: str, *options: str, code: int = 0) -> str:
 
 
 def told(box: Sandbox, spec: str) -> dict[str, Any]:
-    """The same as JSON."""
+    """Return the forecast as JSON."""
     found: dict[str, Any] = json.loads(forecast(box, spec, "--json"))
     return found
 
 
 def test_now(cluster: Sandbox) -> None:
-    """An idle cluster; and nothing is submitted."""
-    assert forecast(cluster, SPEC).startswith("soon: would start now, on n1, partition main")
+    """The cluster is idle, and nothing is submitted."""
+    assert forecast(cluster, SPEC).startswith("soon: would start now, on n")
     found = told(cluster, MANY + "nodes: 2\n")
     assert (found["starts_now"], found["nodes"], found["partition"]) == (True, "n[1-2]", "main")
     assert cluster.run(["squeue", "-h"], user="root").stdout == ""
 
 
 def test_later_and_never(cluster: Sandbox) -> None:
-    """A job with a limit is before it; a node that is out leaves too few."""
-    everywhere = ["sbatch", "--parsable", "--nodes=5", "--exclusive", "--time=10", "--output=/dev/null"]
-    number = cluster.run(everywhere, input="#!/bin/sh\nsleep 300\n").stdout.strip()
+    """A job with a time limit is before it. With a node out of service too few are left."""
+    everywhere = ["sbatch", "--parsable", "--nodes=5", "--exclusive", "--time=60", "--output=/dev/null"]
+    number = cluster.run(everywhere, input="#!/bin/sh\nsleep 3000\n").stdout.strip()
     try:
-        cluster.run(["sh", "-c", f"until squeue -h -j {number} -t R | grep -q .; do sleep 0.2; done"])
         until(lambda: len(told(cluster, MANY + "nodes: 3\ntime: 5m\n")["states"]["in use"]) == 5)
         assert told(cluster, MANY + "nodes: 3\ntime: 5m\n")["starts_now"] is False
         said = forecast(cluster, MANY + "nodes: 3\ntime: 5m\n")

@@ -20,13 +20,13 @@ sed 's/^/hostfile /' $SLURM_PLUGIN_HOSTFILE
 
 
 def started(cluster: Sandbox, name: str, command: str, **spec: object) -> Job:
-    """A job of one node without GPUs and two with two."""
+    """Submit a job of one node without GPUs and two nodes with two GPUs."""
     fields = {"nodes": None, "accelerators": None, "groups": GROUPS, "time": "5m", "launch": "task", **spec}
     return submit(cluster, f"groups-{name}", command=command, **fields)
 
 
 def test_ranks_go_over_all_groups(cluster: Sandbox) -> None:
-    """In order, each with what its own node has; a script's own srun is told the same."""
+    """In order, each rank with the values of its node. A script's own srun gets the same."""
     job = started(cluster, "ranks", TELL)
     assert job.end() == "COMPLETED", job.log
     told = sorted(line.split()[1:] for line in job.log.splitlines() if line.startswith("told "))
@@ -36,7 +36,7 @@ def test_ranks_go_over_all_groups(cluster: Sandbox) -> None:
         ranks = [2 * place - 1, 2 * place]
         expected += [[str(rank), str(local), "2", str(place), "5", str(rank), node] for local, rank in enumerate(ranks)]
     assert told == expected
-    groups = [{"nodes": 1}, {"nodes": 2, "accelerators": {"gpu": 2}}]  # an srun divides CPUs its own way
+    groups = [{"nodes": 1}, {"nodes": 2, "accelerators": {"gpu": 2}}]  # srun divides the CPUs differently
     job = started(cluster, "script", SCRIPT, mode="script", launch="node", groups=groups)
     assert job.end() == "COMPLETED", job.log
     tasks = sorted(line for line in job.log.splitlines() if line.startswith("task "))
@@ -49,9 +49,9 @@ def test_ranks_go_over_all_groups(cluster: Sandbox) -> None:
 
 
 def test_a_failure_of_one_group_is_the_jobs(cluster: Sandbox) -> None:
-    """Its exit code ends all tasks; the job is held, a shell reaches the other group, and it runs again by hand."""
-    command = "bash -c '[ -e fixed ] || { [ $RANK != 4 ] || exit 7; sleep 60; }'"
-    job = started(cluster, "held", command, hold_on_failure="1m")
+    """Its exit code ends all tasks. The job is held, a shell reaches the other group, and a rerun runs the program."""
+    command = "bash -c '[ -e fixed ] || { [ $RANK != 4 ] || exit 7; sleep 3000; }'"
+    job = started(cluster, "held", command, hold_on_failure="1h", time="2h")
     job.until(lambda: "held for debugging" in job.log, "the hold")
     assert "the program failed with exit code 7; its nodes are fine" in job.log
     said = cluster.run(["sh", "-c", f"echo 'echo shell $RANK $(hostname)' | slurm-plugin shell {job.id} worker-2"])
@@ -63,14 +63,14 @@ def test_a_failure_of_one_group_is_the_jobs(cluster: Sandbox) -> None:
 
 
 def test_a_node_of_the_second_group_is_bad(cluster: Sandbox) -> None:
-    """Its Prolog drains it: on no release the program runs beside it, and no other node is blamed."""
+    """Its prolog drains it. On no release does the program run, and no other node is drained."""
     box = cluster
     job = started(box, "refused", "bash -c 'echo told'", sbatch={"hold": "yes"})
     nodes = "n2"
-    box.break_node(nodes, "shm-full")
+    box.break_node(nodes, "gpu-missing")
     try:
         for number in (job.id, job.id + 1):
-            comment = "Comment=[sp1;retries=1;ib=auto]"  # for the Prolog's checks, which no job without retries gets
+            comment = "Comment=[sp1;retries=1;ib=auto]"  # requests the prolog's checks, which need a token
             box.run(["scontrol", "update", f"JobId={number}", comment])
         box.run(["scontrol", "update", f"JobId={job.id + 1}", f"ReqNodeList={nodes}"])
         box.run(["scontrol", "release", str(job.id)])
@@ -84,7 +84,7 @@ def test_a_node_of_the_second_group_is_bad(cluster: Sandbox) -> None:
 
 
 def test_slurm_takes_what_is_refused_before(cluster: Sandbox) -> None:
-    """No restart is promised that Slurm would not make; a forecast is Slurm's own."""
+    """No restart is granted that Slurm would not make. The forecast is Slurm's own."""
     inside = "cd /home/alice && printf '%s\\n' 'name: a' 'mode: pytorch' 'command: ./a.out' 'groups: [{}, {nodes: 2}]'"
     said = cluster.run(["sh", "-c", f"{inside} | slurm-plugin forecast -"])
     assert "would start" in said.stdout

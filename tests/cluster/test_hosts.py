@@ -1,4 +1,4 @@
-"""`slurm-plugin hosts` inside real jobs: ranks are where srun has put them, nodes are the step's or the job's."""
+"""`slurm-plugin hosts` inside real jobs: the ranks' places are those of srun, the nodes those of the step or job."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from tests.cluster.jobs import workdir
 pytestmark = pytest.mark.cluster
 HOME = "/home/alice"
 
-# What a task is told and what it is, in one line: the two halves are equal where we place ranks as Slurm does.
+# A task's line: the rank from our file, and its real rank. They are equal if we place ranks as Slurm does.
 COMPARE = (
     'eval "$(slurm-plugin hosts pytorch --task $SLURM_PROCID)"; '
     'echo "$GROUP_RANK.$LOCAL_RANK/$WORLD_SIZE $SLURM_NODEID.$SLURM_LOCALID/$SLURM_NTASKS"'
@@ -34,16 +34,16 @@ srun --het-group=1 -n1 -N1 bash -c 'slurm-plugin hosts mpich'
 
 
 def batch(box: Sandbox, name: str, script: str, *options: str) -> list[str]:
-    """The lines that a batch script of alice's printed, run with these options."""
+    """Run a batch script of alice's, and return its lines without srun's messages about its wait."""
     directory = workdir(box, name)
     (directory / "batch.sh").write_text(script)
     inside = f"/home/alice/{name}"
     box.run(["sbatch", "--wait", f"--output={inside}/out", *options, f"{inside}/batch.sh"])
-    return (directory / "out").read_text().splitlines()
+    return [line for line in (directory / "out").read_text().splitlines() if not line.startswith("srun: ")]
 
 
 def test_ranks_are_where_srun_puts_them(cluster: Sandbox) -> None:
-    """Every distribution over unequal nodes, a step on a part of the job, and the job's own nodes."""
+    """Every distribution over unequal nodes, a step on a part of the job, and the job's nodes."""
     lines = batch(cluster, "unequal", UNEQUAL, "-N3", "-n10", "--gpus-per-node=2")
     told, hostfiles = lines[:-2], lines[-2:]
     assert len(told) == 6 * 10 + 2
@@ -61,7 +61,7 @@ def test_a_heterogeneous_job_is_one_allocation(cluster: Sandbox) -> None:
     assert lines[-1] == "n2:1"
 
 
-# A table is folded into one line that begins with a word of its own.
+# A table is folded into one line that begins with a unique word.
 ASCEND = r"""#!/bin/bash
 echo "batch $(slurm-plugin hosts ranktable-1.0 | tr -d '\n')"
 slurm-plugin hosts ranktable-1.0 --output table.json && echo "file $(tr -d '\n' < table.json)"
@@ -87,7 +87,7 @@ ls
 
 @pytest.fixture
 def npus(cluster: Sandbox) -> Iterator[Sandbox]:
-    """Each of n1 to n3 has two fake Ascend devices, with addresses in a hccn.conf of its own."""
+    """Give n1 to n3 two fake Ascend devices each, with addresses in each node's hccn.conf."""
     pids = {row.name: row.pid or 0 for row in cluster.status().machines}
     made = []
     for place, name in enumerate(("n1", "n2", "n3")):
@@ -104,7 +104,7 @@ def npus(cluster: Sandbox) -> Iterator[Sandbox]:
 
 
 def test_a_rank_table_in_a_job(npus: Sandbox) -> None:
-    """The batch script's, the file and the one made outside of the nodes' lines are the same; ranks are the table's."""
+    """The table of the batch script, the file, and a table made outside the job from the nodes' lines are equal."""
     lines = batch(npus, "ascend", ASCEND, "-N3", "-n6", "--ntasks-per-node=2", f"--chdir={HOME}/ascend")
     home = npus.home("alice") / "ascend"
     by_hand = ["--devices", f"{HOME}/ascend/lines", "--nodelist=n[1-3]"]
@@ -127,7 +127,7 @@ def test_a_rank_table_in_a_job(npus: Sandbox) -> None:
 
 
 def test_a_rank_table_of_a_heterogeneous_job(npus: Sandbox) -> None:
-    """The nodes of all groups are asked, from the batch script and from a step over both."""
+    """The nodes of all groups are asked, from the batch script and from a step over both groups."""
     chdir = f"--chdir={HOME}/ascend-groups"
     lines = batch(npus, "ascend-groups", ASCEND_HETEROGENEOUS, "-N1", chdir, ":", "-N2", chdir)
     assert lines.pop() == "exit 0"
@@ -138,7 +138,7 @@ def test_a_rank_table_of_a_heterogeneous_job(npus: Sandbox) -> None:
 
 
 def test_a_node_without_hccn_conf(npus: Sandbox) -> None:
-    """Its own line with its name, exit 2, and no file is left."""
+    """Its line names it, the exit code is 2, and no file is left."""
     pid = next(row.pid for row in npus.status().machines if row.name == "n2")
     inside(pid or 0, "/etc/hccn.conf").unlink()
     lines = batch(npus, "ascend-broken", BROKEN, "-N3", f"--chdir={HOME}/ascend-broken")

@@ -1,22 +1,22 @@
 """Restarts inside an allocation: spares, elastic jobs, hangs, unconditional restarts, drains and time limits."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from slurm_plugin.records.site_settings import LEASE_S
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import controller, looks, training
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import reasons
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.parametrize("victim", ["n2", "n1"], ids=["another node", "the batch host"])
 def test_a_spare_takes_the_place_of_a_node_that_lost_a_gpu(cluster: Sandbox, victim: str) -> None:
-    """The program starts again at once, in the same allocation, on the spare; nothing is requeued."""
+    """The program starts again immediately on the spare, in the same allocation. Nothing is requeued."""
     job = training.submit(cluster, f"spare-{victim}", nodes=2, spares=1)
     training.until_runs(job, 0)
     assert training.hosts(job, 0) == {"n1", "n2"}
@@ -35,7 +35,7 @@ def test_a_spare_takes_the_place_of_a_node_that_lost_a_gpu(cluster: Sandbox, vic
 
 
 def test_an_elastic_job_goes_on_with_fewer_nodes(cluster: Sandbox) -> None:
-    """`min_nodes`: one of three nodes is lost, the program starts again on the two others, and knows it."""
+    """`min_nodes`: one of three nodes is lost. The program starts again on the other two, with their number."""
     job = training.submit(cluster, "elastic", nodes=3, min_nodes=2)
     training.until_runs(job, 0, nodes=3)
     cluster.break_node("n2", "gpu-missing")
@@ -46,13 +46,23 @@ def test_an_elastic_job_goes_on_with_fewer_nodes(cluster: Sandbox) -> None:
     training.whole(job)
 
 
+def test_an_elastic_job_that_is_requeued_starts_with_fewer_nodes(cluster: Sandbox) -> None:
+    """A bad node at its first start on all nodes: it is requeued, and runs on the remaining nodes."""
+    cluster.break_node("n2", "gpu-missing")
+    job = training.submit(cluster, "elastic-requeued", nodes=5, min_nodes=4)
+    training.until_runs(job, 1, nodes=4)
+    assert job.nodes == {"n1", "n3", "n4", "n5"}
+    assert training.stop(job) == "COMPLETED"
+    assert (job.grant.requeues, job.grant.excluded, job.grant.tasks) == (1, ("n2",), 16)
+
+
 def test_a_controller_that_has_just_restarted_makes_no_step_yet(cluster: Sandbox) -> None:
-    """22.05 refuses steps until the nodes have registered again: the spare is not held against the program."""
+    """22.05 refuses steps until the nodes have registered again. This does not count as a fault of the spare."""
     job = training.submit(cluster, "refused", nodes=2, spares=1)
     training.until_runs(job, 0)
     with controller.away(cluster):
         cluster.break_node("n2", "gpu-missing")
-        time.sleep(2)
+        until(lambda: not training.runs(cluster, "n2"), "the end of the program there")
     training.until_runs(job, 1)
     assert training.stop(job) == "COMPLETED"
     assert [attempt["action"] for attempt in job.attempts] == ["again", "finish"]
@@ -60,7 +70,7 @@ def test_a_controller_that_has_just_restarted_makes_no_step_yet(cluster: Sandbox
 
 
 def test_too_few_nodes_left_means_a_requeue(cluster: Sandbox) -> None:
-    """Two nodes lost, one spare: the job is put back without them."""
+    """Two nodes are lost, with one spare: the job is requeued without them."""
     job = training.submit(cluster, "too-few", nodes=2, spares=1)
     training.until_runs(job, 0)
     cluster.break_node("n3", "gpu-missing")
@@ -75,7 +85,7 @@ def test_too_few_nodes_left_means_a_requeue(cluster: Sandbox) -> None:
 
 
 def test_spares_cover_nodes_that_fail_their_first_check(cluster: Sandbox) -> None:
-    """A node that the barrier finds bad costs no restart where a spare is there."""
+    """If there is a spare, a node that fails in the barrier costs no restart."""
     cluster.break_node("n2", "dns")
     job = training.submit(cluster, "first-check", nodes=2, spares=1)
     training.until_runs(job, 0)
@@ -85,131 +95,118 @@ def test_spares_cover_nodes_that_fail_their_first_check(cluster: Sandbox) -> Non
     assert "again=" not in job.show("k")[0]
 
 
-def test_one_rank_fails_while_the_others_sit_in_a_collective(cluster: Sandbox) -> None:
-    """What ignores SIGTERM is killed before the next attempt starts; the program's own failure ends the job."""
-    job = training.submit(cluster, "collective", unconditional="yes")
-    training.until_runs(job, 0)
-    (job.directory / "fail.9").touch()
-    training.until_runs(job, 1)
-    assert training.stop(job) == "COMPLETED"
-    training.whole(job)
-    assert job.attempts[0]["code"] == 9
+def test_unconditional_restarts(cluster: Sandbox) -> None:
+    """They end after three failures in a row without a checkpoint, or after `retries` if each run makes a checkpoint.
 
-
-def test_unconditional_restarts_end_after_three_in_a_row_without_a_checkpoint(cluster: Sandbox) -> None:
-    """Four runs, the last one's own exit code, and no node is blamed."""
-    job = training.submit(cluster, "in-a-row", unconditional="yes", retries=100)
-    (job.directory / "no-checkpoint").touch()
-    for run in range(4):
-        training.until_runs(job, run)
-        (job.directory / f"fail.{run + 3}").touch()
-    assert job.end() == "FAILED"
-    assert job.exit_code == "6:0"
-    assert [attempt["action"] for attempt in job.attempts] == ["again", "again", "again", "fail"]
-    assert reasons(cluster) == {}
-    assert "after 3 restarts without a new checkpoint" in job.lines()[-1]
-
-
-def test_unconditional_restarts_with_progress_end_with_the_budget(cluster: Sandbox) -> None:
-    """A checkpoint between failures resets the count; `retries` still bounds it."""
-    job = training.submit(cluster, "progress", unconditional="yes", retries=5)
+    The job's exit code is that of the last run, and no node is drained. One rank fails while the others wait in a
+    collective: ranks that ignore SIGTERM are killed before the next attempt starts.
+    """
+    row = training.submit(cluster, "in-a-row", "no-checkpoint", unconditional="yes", retries=100)
+    progress = training.submit(cluster, "progress", unconditional="yes", retries=5)
     for run in range(6):
-        training.until_runs(job, run)
-        time.sleep(0.3)
-        (job.directory / "fail.3").touch()
-    assert job.end() == "FAILED"
-    assert [attempt["action"] for attempt in job.attempts] == ["again"] * 5 + ["fail"]
-    assert "no restart is left" in job.lines()[-1]
-    training.whole(job)
+        for job in (row, progress)[run >= 4 :]:
+            training.until_runs(job, run)
+            if job is progress:
+                training.until_saved(job, run)
+            (job.directory / f"fail.{run + 3}").touch()
+    assert (row.end(), row.exit_code) == ("FAILED", "6:0")
+    assert [attempt["action"] for attempt in row.attempts] == ["again", "again", "again", "fail"]
+    assert "after 3 restarts without a new checkpoint" in row.lines()[-1]
+    assert (progress.end(), progress.exit_code) == ("FAILED", "8:0")
+    assert [attempt["action"] for attempt in progress.attempts] == ["again"] * 5 + ["fail"]
+    assert [attempt["code"] for attempt in progress.attempts] == [3, 4, 5, 6, 7, 8]
+    assert "no restart is left" in progress.lines()[-1]
+    training.whole(progress)
+    assert reasons(cluster) == {}
 
 
-def test_a_program_that_hangs_is_ended_and_starts_again(cluster: Sandbox) -> None:
-    """No word and no checkpoint for `hang_timeout`: the stacks are asked for, and it starts again on its nodes."""
-    job = training.submit(cluster, "hang", hang_timeout="5s")
-    training.until_runs(job, 0)
-    (job.directory / "hang").touch()
-    training.until_runs(job, 1)
-    assert training.stop(job) == "COMPLETED"
-    assert job.attempts[0]["cause"] == "the program hung"
-    assert "stack:" in job.log
-    training.whole(job)
+def test_programs_that_hang_run_out_of_time_or_are_suspended(cluster: Sandbox) -> None:
+    """A hang: no output and no checkpoint for `hang_timeout`. The stacks are logged, and it starts again on its nodes.
+
+    Out of time: it gets Slurm's signal before the limit. With a new checkpoint the job is requeued.
+    Suspended for longer than a lease: ranks, guards and supervisor all stopped, and nothing is ended.
+    """
+    suspended = training.submit(cluster, "suspended", spares=1)
+    walltime = training.submit(cluster, "walltime", nodes=1, time="3m", grace="60s")
+    hang = training.submit(cluster, "hang", "hang", nodes=1, hang_timeout="20s")
+    training.until_runs(walltime, 0, nodes=1)
+    training.leaves_when_told(walltime, *training.hosts(walltime, 0))
+
+    training.until_runs(suspended, 0)
+    cluster.run(["scontrol", "suspend", str(suspended.id)], user="root")
+    suspended.until(lambda: time.time() - training.writes(suspended)[-1].time > LEASE_S + 1, "the pause")
+    before = training.writes(suspended)[-1].time
+    cluster.run(["scontrol", "resume", str(suspended.id)], user="root")
+    suspended.until(lambda: training.writes(suspended)[-1].time > before + 2 * LEASE_S + 1, "what follows the pause")
+    assert training.stop(suspended) == "COMPLETED"
+    assert [attempt["n"] for attempt in suspended.attempts] == [0]
+    assert "the program is ended" not in suspended.log
+
+    training.until_runs(hang, 1, nodes=1)
+    assert training.stop(hang) == "COMPLETED"
+    assert hang.attempts[0]["cause"] == "the program hung"
+    assert "stack:" in hang.log
+    training.whole(hang)
+
+    walltime.until(lambda: "[slurm_plugin] the program is ended: its time limit is near" in walltime.log, "the signal")
+    training.until_runs(walltime, 1, nodes=1)
+    assert training.stop(walltime) == "COMPLETED"
+    assert training.log(walltime.directory / "told")
+    assert walltime.attempts[0]["action"] == "requeue"
+    training.whole(walltime)
 
 
-@pytest.mark.parametrize("spares", [1, 0])
-def test_a_node_that_is_drained_under_the_program_is_left_with_time_to_save(cluster: Sandbox, spares: int) -> None:
-    """The periodic check drains it; the program is told to save, and goes on elsewhere."""
-    job = training.submit(cluster, f"patrol-{spares}", grace="3s", spares=spares)
+@pytest.mark.parametrize(("spares", "grace"), [(1, "1h"), (0, "3s")])
+def test_a_node_that_is_drained_under_the_program_is_left_with_time_to_save(
+    cluster: Sandbox, spares: int, grace: str
+) -> None:
+    """The periodic check drains the node. The program gets the signal to save, and goes on elsewhere.
+
+    This happens when it has saved and ended, or after its grace if it does not end.
+    """
+    job = training.submit(cluster, f"patrol-{spares}", grace=grace, spares=spares)
     (job.directory / "train.sh").write_text(training.PROGRAM.replace("[ -c /dev/fakegpu3 ] || exit 5", ":"))
     training.until_runs(job, 0)
+    if spares:
+        training.leaves_when_told(job, "n1", "n2")
     cluster.break_node("n2", "gpu-missing")
     looks.look(cluster, "n2")
     assert list(reasons(cluster)) == ["n2"]
     training.until_runs(job, 1)
     assert "n2" not in training.hosts(job, 1)
     assert training.stop(job) == "COMPLETED"
-    told = training.log(job.directory / "told").splitlines()
-    assert {line.split()[1] for line in told if line.startswith("0 ")} == {"n1", "n2"}
+    assert "[slurm_plugin] it was told to save (SIGUSR1) and has " in job.log
+    if spares:
+        told = training.log(job.directory / "told").splitlines()
+        assert {line.split()[1] for line in told if line.startswith("0 ")} == {"n1", "n2"}
     assert job.attempts[0]["action"] == ("again" if spares else "requeue"), job.log
     training.whole(job)
 
 
-def test_a_job_that_runs_out_of_time_saves_and_goes_on(cluster: Sandbox) -> None:
-    """Slurm's signal before the limit reaches the program; with a new checkpoint the job is requeued to go on."""
-    job = training.submit(cluster, "walltime", time="1m", grace="20s")
-    job.until(lambda: "[slurm_plugin] the program is ended: its time limit is near" in job.log, "the signal")
-    training.until_runs(job, 1)
-    assert training.stop(job) == "COMPLETED"
-    assert training.log(job.directory / "told")
-    assert job.attempts[0]["action"] == "requeue"
-    training.whole(job)
-
-
 def test_the_program_ends_with_its_supervisor(cluster: Sandbox) -> None:
-    """Killed from outside, it leaves no program behind that Slurm does not end."""
+    """If the supervisor is killed, no process of the program is left."""
     job = training.submit(cluster, "supervisor")
     training.until_runs(job, 0)
     found = cluster.run(["pgrep", "-f", "job supervise"], user="root", node="n1").stdout.split()
     cluster.run(["kill", "-9", *found], user="root", node="n1")
     assert job.end() == "FAILED"
-    time.sleep(1)
-    last = training.writes(job)[-1].time
-    time.sleep(1)
-    assert training.writes(job)[-1].time == last
-
-
-def test_a_job_that_is_suspended_and_resumed_goes_on(cluster: Sandbox) -> None:
-    """Longer than a lease lasts: ranks, guards and supervisor all stood still, and nothing is ended."""
-    job = training.submit(cluster, "suspended", spares=1)
-    training.until_runs(job, 0)
-    cluster.run(["scontrol", "suspend", str(job.id)], user="root")
-    time.sleep(13)
-    before = training.writes(job)[-1].time
-    assert time.time() - before > 12
-    cluster.run(["scontrol", "resume", str(job.id)], user="root")
-    job.until(lambda: training.writes(job)[-1].time > before + 25, "what follows the pause")
-    assert training.stop(job) == "COMPLETED"
-    assert [attempt["n"] for attempt in job.attempts] == [0]
-    assert "the program is ended" not in job.log
+    until(lambda: not training.runs(cluster, "n1", "n2"), "the end of the program")
 
 
 @pytest.fixture
-def memory(cluster: Sandbox, tmp_path: Path) -> Iterator[Sandbox]:
-    """A cluster on which memory is a resource that jobs and steps have a part of, as on most sites."""
-    etc = Etc(cluster, tmp_path / "etc")
-    try:
-        etc.settings(SelectTypeParameters="CR_Core_Memory", DefMemPerCPU="50")
-        etc.restart()
-        yield cluster
-    finally:
-        etc.put_back()
+def memory(cluster: Sandbox, etc: Etc) -> Sandbox:
+    """Yield a cluster with memory as a consumable resource, as on most sites."""
+    etc.settings(SelectTypeParameters="CR_Core_Memory", DefMemPerCPU="50")
+    etc.restart()
+    return cluster
 
 
 def test_where_memory_is_a_resource(memory: Sandbox) -> None:
-    """Guards and the next attempt take none of what the step before still holds for Slurm."""
+    """Guards and the next attempt need no memory that Slurm still counts for the previous step."""
     job = training.submit(memory, "memory", spares=1)
     training.until_runs(job, 0)
     memory.break_node("n2", "network-cut")
-    training.until_runs(job, 1, seconds=120)
+    training.until_runs(job, 1)
     assert training.hosts(job, 1) == {"n1", "n3"}
     assert training.stop(job) == "COMPLETED"
     training.whole(job)

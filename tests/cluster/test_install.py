@@ -1,7 +1,6 @@
-"""`slurm-plugin site install` on a real Slurm of a site that has hooks and a job_submit.lua of its own."""
+"""`slurm-plugin site install` on a real Slurm with the site's own hooks and job_submit.lua."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import jobs
-from tests.cluster.conftest import restore, running
+from tests.cluster.conftest import new_directory, restore, running
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job, reasons
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -32,13 +32,13 @@ end
 
 
 class Site:
-    """A site as it was before us, with hooks that write down that they ran."""
+    """A site before the installation. Its hooks write that they ran."""
 
     def __init__(self, box: Sandbox, etc: Etc) -> None:
         self.box, self.etc = box, etc
         self.at = box.directory / "etc/slurm"
         self.log = box.directory / "log/own-hooks"
-        box.run(["slurm-plugin", "site", "uninstall", "--apply"], user="root")  # what `sandbox up` wrote by hand
+        box.run(["slurm-plugin", "site", "uninstall", "--apply"], user="root")  # what `sandbox up` installed
         etc.reconfigure()
         self.call("uninstall", "--apply")
         (self.at / "own").mkdir()
@@ -52,7 +52,7 @@ class Site:
             EpilogSlurmctld=etc.program("own/epilog_slurmctld", "exit 0"),
             SchedulerParameters="batch_sched_delay=0,sched_min_interval=0,bf_interval=1",
             PrologFlags="Alloc",
-            SlurmdTimeout="300",  # longer than our guards need, as a site's is
+            SlurmdTimeout="300",  # as on a site: longer than the guards need
             HealthCheckInterval="",
             HealthCheckNodeState="",
             JobSubmitPlugins="all_partitions,lua",
@@ -63,39 +63,39 @@ class Site:
         self.before = self.files()
 
     def files(self) -> dict[str, bytes]:
-        """All of /etc/slurm, but for the site file."""
+        """Return all files of /etc/slurm, except the site file."""
         paths = [path for path in self.at.rglob("*") if path.is_file() and path.name != "slurm_plugin.yaml"]
         return {str(path.relative_to(self.at)): path.read_bytes() for path in paths}
 
     def call(self, *words: str, code: int = 0) -> dict[str, Any]:
-        """`slurm-plugin site ... --json`, as root on the controller; the object it prints."""
+        """Run `slurm-plugin site ... --json` as root on the controller, and return the object that it prints."""
         done = self.box.run(["slurm-plugin", "site", *words, "--json"], user="root", check=False)
         assert done.returncode == code, done.stdout + done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
     def ran(self) -> set[str]:
-        """What the site's hooks wrote since the last call: hook and node."""
+        """Return what the site's hooks wrote since the last call: hook and node."""
         said = {line.removeprefix("/etc/slurm/own/") for line in self.log.read_text().splitlines()}
         self.log.write_text("")
         return said
 
     def tell(self) -> None:
-        """What the last lines of `site install` say."""
+        """Return the last lines of `site install`."""
         self.etc.restart()
         self.etc.reconfigure()
 
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Sandbox]:
-    """A cluster for these tests alone: what others have changed in theirs is not what `sandbox up` writes."""
-    with running(Path(f"/var/tmp/slurm_plugin-install-{os.getpid()}")) as box:
+    """Yield a cluster for these tests alone: other tests change theirs."""
+    with running(new_directory()) as box:
         yield box
 
 
 @pytest.fixture
 def site(own: Sandbox, tmp_path: Path) -> Iterator[Site]:
-    """The site, with nothing of ours in it."""
+    """Yield the site without slurm_plugin."""
     restore(own)
     etc = Etc(own, tmp_path / "etc")
     spool = own.directory / "spool"
@@ -108,12 +108,12 @@ def site(own: Sandbox, tmp_path: Path) -> Iterator[Site]:
 
 
 def run(site: Site, name: str) -> Job:
-    """A job of ours on both nodes, which prints what TaskProlog gave it."""
+    """Run a job of slurm_plugin on both nodes. It prints what TaskProlog gave it."""
     return jobs.submit(site.box, name, command="sh -c 'echo own $OWN rank $RANK'", launch="task", retries=1)
 
 
 def test_installed_beside_a_sites_own_and_taken_back(site: Site) -> None:
-    """Nothing changes unasked; then both verdicts count, the site's first; then the site is what it was, whole."""
+    """Only --apply changes anything. Then both verdicts count, the site's first. Uninstall restores the site."""
     plan = site.call("install")
     assert site.files() == site.before
     assert not plan["by_hand"]
@@ -157,17 +157,16 @@ def test_installed_beside_a_sites_own_and_taken_back(site: Site) -> None:
 
 
 def test_the_sites_prolog_says_no(site: Site) -> None:
-    """Its exit code drains the node, and nothing of ours is asked."""
+    """Its exit code drains the node, and our hook does not run."""
     site.call("install", "--apply")
     site.tell()
     site.box.run(["srun", "-N1", "-w", "n1", "--comment=sick", "true"], check=False)
-    job_reasons = reasons(site.box)
-    assert job_reasons == {"n1": "Prolog error"}
+    until(lambda: reasons(site.box) == {"n1": "Prolog error"})
     site.box.heal_node("n1", resume=True)
 
 
 def test_the_version_before(site: Site) -> None:
-    """A canary, then the whole; back to the canary, and forward again. Jobs of ours keep the files in place."""
+    """A canary installation, then the whole, back to the canary, and forward again. Jobs keep the files in place."""
     settings = site.at / "slurm_plugin/compiled.json"
     site.call("install", "--canary", "n[1-2]", "--apply")
     site.tell()
@@ -178,7 +177,7 @@ def test_the_version_before(site: Site) -> None:
 
     site.box.break_node("n3", "gpu-missing")
     site.box.break_node("n1", "gpu-missing")
-    job = jobs.submit(site.box, "canary", nodes=5, command="sleep 300", retries=1)
+    job = jobs.submit(site.box, "canary", nodes=5, command="sleep 9000", retries=1)
     job.until(lambda: "would be drained" in site.box.run(["scontrol", "show", "node", "n1"]).stdout, "the remark")
     assert reasons(site.box) == {}
     for node in ("n1", "n3"):
@@ -198,7 +197,7 @@ def test_the_version_before(site: Site) -> None:
     site.call("uninstall", "--apply")
     site.etc.reconfigure()
     (notice,) = site.call("uninstall", "--apply")["notices"]
-    assert f"job {job.id} of ours is not over" in notice
+    assert f"not ended yet: job {job.id} of slurm_plugin" in notice
     assert settings.exists()
     site.box.run(["scancel", str(job.id)])
     job.end()

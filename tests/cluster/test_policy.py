@@ -1,7 +1,5 @@
-"""A site's policy on a real slurmctld: what it accepts, changes and refuses, at submission and at an edit."""
+"""A site's policy on a real slurmctld: jobs and edits that it accepts, changes or refuses."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +8,15 @@ import msgspec
 import pytest
 import yaml
 
-from slurm_plugin.policy.language import Policy
 from slurm_plugin.sandbox import Sandbox
-from slurm_plugin.site import job_submit, render_site
-from slurm_plugin.siteconfig import SiteConfig, load
-from tests.cluster.command import until
+from slurm_plugin.site.configuration import SiteConfig
+from slurm_plugin.site.lua import job_submit
+from slurm_plugin.spec.policy_language import Policy
 from tests.cluster.conftest import restore
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job, reasons, workdir
+from tests.cluster.sites import deploy, site_file
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -41,13 +40,13 @@ ALLOW = "slurm_plugin: rule ours (partition private): user: found alice; accepte
 
 
 def lua(**more: object) -> str:
-    """The file that a site with these rules deploys."""
+    """Return the job_submit.lua of a site with these rules."""
     return job_submit(SiteConfig(policy=msgspec.convert({**RULES, **more}, Policy, strict=False)))
 
 
 @pytest.fixture
 def etc(cluster: Sandbox, tmp_path: Path) -> Iterator[Etc]:
-    """The configuration with the rules, and two partitions more; put back after the test."""
+    """Yield the configuration with the rules and two more partitions. Restore it after the test."""
     files = Etc(cluster, tmp_path / "etc")
     files.lua(lua())
     for name in ("debug", "private"):
@@ -60,21 +59,22 @@ def etc(cluster: Sandbox, tmp_path: Path) -> Iterator[Etc]:
 
 
 def sbatch(box: Sandbox, *options: str, user: str = "alice") -> "subprocess.CompletedProcess[str]":
-    """A held job."""
+    """Submit a held job."""
     words = ["sbatch", "--parsable", "--hold", "--output=/dev/null", *options, "--wrap=true"]
     return box.run(words, user=user, check=False)
 
 
 def shown(box: Sandbox, job_id: str, *names: str) -> list[str]:
-    """Fields of a job, as scontrol shows them."""
+    """Return fields of a job as scontrol shows them."""
     text = box.run(["scontrol", "-o", "show", "job", job_id]).stdout
     fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
     return [fields.get(name, "").removesuffix("-" + fields.get(name, "").partition("-")[0]) for name in names]
 
 
 def edit(box: Sandbox, job_id: str, *changes: str, user: str = "alice") -> "subprocess.CompletedProcess[str]":
-    """An edit of a job. One of its partition means another association; without slurmdbd there is none, and Slurm
-    answers with the errno of whatever its thread did before (job_mgr.c, after _retrieve_new_assoc): EAGAIN, or none."""
+    """Edit a job. An edit of its partition needs another association. Without slurmdbd there is none, and Slurm returns
+    an errno of an earlier call (job_mgr.c, after _retrieve_new_assoc): EAGAIN, or none.
+    """
     for _ in range(200):
         done = box.run(["scontrol", "update", f"JobId={job_id}", *changes], user=user, check=False)
         if "Resource temporarily unavailable" not in done.stderr:
@@ -83,7 +83,7 @@ def edit(box: Sandbox, job_id: str, *changes: str, user: str = "alice") -> "subp
 
 
 def test_accepted_and_changed(cluster: Sandbox, etc: Etc) -> None:
-    """A job gets the defaults, and the limits of what it does not say; what it says within them is kept."""
+    """A job gets the defaults, and the limits of values that it does not give. Values within the limits are kept."""
     job = sbatch(cluster).stdout.strip()
     assert shown(cluster, job, "TimeLimit", "Partition", "NumNodes") == ["00:20:00", "main", "1"]
     job = sbatch(cluster, "-N3", "-t3:00:00").stdout.strip()
@@ -95,14 +95,14 @@ def test_accepted_and_changed(cluster: Sandbox, etc: Etc) -> None:
 
 
 def test_refused(cluster: Sandbox, etc: Etc) -> None:
-    """Every rule that is broken says so, each in a line; root is held to none. `submit` says it in the same words."""
+    """Each violated rule has a line; no rule applies to root. `submit` prints the same messages."""
     done = sbatch(cluster, "-pdebug,private", "-N3", "-t2:00:00")
     assert (done.returncode, done.stdout) == (1, "")
     both = [NODES, TIME, ALLOW]
     assert [line.removeprefix("sbatch: error: ") for line in done.stderr.splitlines()[:-1]] == both
     assert sbatch(cluster, "-pdebug", "-N3", user="root").returncode == 0
     assert sbatch(cluster, "-pprivate", user="bob").returncode == 0
-    site = yaml.safe_load((cluster.directory / "etc/slurm/slurm_plugin.yaml").read_text())
+    site = site_file(cluster)
     home = workdir(cluster, "policy-client")
     (home / "site.yaml").write_text(yaml.safe_dump({**site, "policy": RULES}))
     (home / "job.yaml").write_text("name: a\nmode: pytorch\nnodes: 3\ntime: 2h\ncommand: hostname\n")
@@ -115,18 +115,18 @@ def test_refused(cluster: Sandbox, etc: Etc) -> None:
 
 
 def test_edited_afterwards(cluster: Sandbox, etc: Etc) -> None:
-    """What a user may not submit he may not edit in; less is accepted, and so is anything of root's and SlurmUser's."""
+    """An edit may not set what a submission may not. Smaller values pass, and all edits by root or SlurmUser."""
     job = sbatch(cluster, "-pdebug", "-N2", "-t30").stdout.strip()
     for change, words in (("NumNodes=3-3", NODES), ("TimeLimit=120", TIME), ("Partition=private", ALLOW)):
         done = edit(cluster, job, change)
         assert done.returncode == 1, change
         told = words in done.stderr or words in (cluster.directory / "log/slurmctld.log").read_text()
-        assert told, done.stderr  # 22.05 shows no words at an edit, and logs them
+        assert told, done.stderr  # 22.05 only logs the message of an edit
     assert shown(cluster, job, "TimeLimit", "NumNodes", "Partition", "AdminComment") == ["00:30:00", "2", "debug", ""]
     for change in ("TimeLimit=10", "Comment=[sp1;retries=9]", "JobName=other", "TimeLimit=60"):
         assert edit(cluster, job, change).returncode == 0, change
     assert shown(cluster, job, "AdminComment") == [""]
-    loose = sbatch(cluster, "-n2").stdout.strip()  # it may have as many nodes as Slurm likes
+    loose = sbatch(cluster, "-n2").stdout.strip()  # it has no upper limit of nodes
     assert edit(cluster, loose, "Partition=debug").returncode == 0
     assert shown(cluster, loose, "NumNodes", "Partition") == ["1-2", "debug"]
     big = sbatch(cluster, "-N3", "-t2:00:00").stdout.strip()
@@ -134,13 +134,13 @@ def test_edited_afterwards(cluster: Sandbox, etc: Etc) -> None:
     job = sbatch(cluster, "-pdebug", "-N2", "-t30", "--comment=[sp1;retries=3]").stdout.strip()
     for user, change in (("slurm", "ExcNodeList=n5"), ("slurm", "TimeLimit=180"), ("root", "NumNodes=3-3")):
         assert edit(cluster, job, change, user=user).returncode == 0, change
-    assert edit(cluster, job, "TimeLimit=170").returncode == 0  # too much still, and less than it was
+    assert edit(cluster, job, "TimeLimit=170").returncode == 0  # still too much, but less than before
     assert edit(cluster, job, "NumNodes=4-4").returncode == 1
     assert shown(cluster, job, "TimeLimit", "NumNodes", "AdminComment") == ["02:50:00", "3", 'sp1:{"granted":1}']
 
 
 def test_a_reservation_brings_its_partition(cluster: Sandbox, etc: Etc) -> None:
-    """A job that names the reservation alone runs in that partition, and meets its rules."""
+    """A job that names only the reservation runs in its partition, and meets the rules of that."""
     words = [
         "ReservationName=booked",
         "PartitionName=debug",
@@ -160,38 +160,34 @@ def test_a_reservation_brings_its_partition(cluster: Sandbox, etc: Etc) -> None:
         cluster.run(["scontrol", "delete", "ReservationName=booked"], user="root")
 
 
-@pytest.mark.parametrize("chosen", ["accept", "refuse"])
-def test_an_error_of_ours(cluster: Sandbox, etc: Etc, chosen: str) -> None:
-    """Where the rules cannot be looked at, the site says what becomes of jobs: on every release the same."""
-    etc.lua(lua(on_error=chosen).replace("local function judge(job)\n", "local function judge(job)\n  error('gone')\n"))
-    done = sbatch(cluster, "--comment=[sp1;retries=3]")
-    assert (done.returncode != 0) is (chosen == "refuse"), done.stderr
-    assert ("the site's policy could not be looked at" in done.stderr) is (chosen == "refuse")
-    if chosen == "accept":
-        assert shown(cluster, done.stdout.strip(), "AdminComment") == ['sp1:{"granted":3}']
-        assert edit(cluster, done.stdout.strip(), "TimeLimit=10").returncode == 0
+def test_an_error_of_ours(cluster: Sandbox, etc: Etc) -> None:
+    """If the policy fails, the site's setting decides about jobs, on every release."""
+    broken = "local function judge(job)\n  error('gone')\n"
+    for chosen in ("accept", "refuse"):
+        etc.lua(lua(on_error=chosen).replace("local function judge(job)\n", broken))
+        done = sbatch(cluster, "--comment=[sp1;retries=3]")
+        assert (done.returncode != 0) is (chosen == "refuse"), done.stderr
+        assert ("the site's policy failed" in done.stderr) is (chosen == "refuse")
+        if chosen == "accept":
+            assert shown(cluster, done.stdout.strip(), "AdminComment") == ['sp1:{"granted":3}']
+            assert edit(cluster, done.stdout.strip(), "TimeLimit=10").returncode == 0
 
 
 def test_a_new_file_that_is_broken(cluster: Sandbox, etc: Etc) -> None:
     """slurmctld keeps the rules that it has."""
-    assert sbatch(cluster).returncode == 0  # it reads the file at a submission
+    assert sbatch(cluster).returncode == 0  # slurmctld reads the file at a submission
     etc.lua(lua()[:-200])
     assert sbatch(cluster, "-pdebug", "-N3").stderr.startswith(f"sbatch: error: {NODES}")
 
 
 @pytest.fixture
 def checked(cluster: Sandbox, etc: Etc, tmp_path: Path) -> None:
-    """A site whose partition debug gets the checks, as an admin would deploy it."""
-    site = yaml.safe_load((cluster.directory / "etc/slurm/slurm_plugin.yaml").read_text())
-    (tmp_path / "site.yaml").write_text(yaml.safe_dump({**site, "policy": {"checks": ["debug"]}}))
-    inside = ("chroot", os.environ.get("SLURM_PLUGIN_TEST_ROOT") or "/")
-    render_site(load(tmp_path / "site.yaml"), tmp_path / "site", inside=inside)
-    shutil.copytree(tmp_path / "site", cluster.directory / "etc/slurm/slurm_plugin", dirs_exist_ok=True)
-    etc.lua((tmp_path / "site/job_submit.lua").read_text())
+    """Deploy a site whose partition debug gets the checks."""
+    etc.lua((deploy(cluster, tmp_path, policy={"checks": ["debug"]}) / "job_submit.lua").read_text())
 
 
 def test_a_partition_that_gets_checks(cluster: Sandbox, checked: None) -> None:
-    """A job there that asks for nothing is checked like one of ours; one elsewhere is not."""
+    """A job there without a token is checked like a job with one. In other partitions it is not."""
     cluster.break_node("n1", "gpu-missing")
     words = ["sbatch", "--parsable", "-wn1", "--gres=gpu:4", "--comment=mine", "--wrap=true"]
     home = workdir(cluster, "policy-checks")
@@ -201,9 +197,9 @@ def test_a_partition_that_gets_checks(cluster: Sandbox, checked: None) -> None:
         return Job(cluster, int(cluster.run(argv).stdout), home)
 
     job = given("main")
-    until(lambda: job.state == "COMPLETED", 30)
+    until(lambda: job.state == "COMPLETED")
     assert reasons(cluster) == {}
-    job = given("debug")  # a batch job, which Slurm puts back
-    until(lambda: "n1" in reasons(cluster), 30)
+    job = given("debug")  # Slurm requeues a batch job
+    until(lambda: "n1" in reasons(cluster))
     assert reasons(cluster)["n1"].startswith("slurm_plugin: gpu-check: ")
-    until(lambda: job.state == "PENDING", 30)
+    until(lambda: job.state == "PENDING")

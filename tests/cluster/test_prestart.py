@@ -8,6 +8,7 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import workdir
+from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.cluster
 
@@ -18,7 +19,7 @@ export PATH=$PWD/bin:$PATH WHERE=$SLURMD_NODENAME RANK=99 SLURM_JOB_ID=0
 unset GONE
 echo "on $SLURMD_NODENAME"; echo "warned" >&2
 [ $SLURMD_NODENAME != "$(cat fails)" ] || exit 3
-sleep 300 & # still has the log open: srun would wait for it
+sleep 9000 & # keeps the log open: srun would wait for it
 """
 PROGRAM = """
 import json, os
@@ -29,7 +30,7 @@ with open(f"found.{os.uname().nodename}.json", "w") as file:
 SCRIPT = """#!/bin/bash
 export GONE=1 KEPT=1
 run=$SLURM_JOB_ID.0.0
-# Not --kill-on-bad-exit=1: srun then drops what it has not read yet, and that is the line about the failure.
+# Without --kill-on-bad-exit=1: with it srun drops unread output, such as the line about the failure.
 each="srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL"
 $each /etc/slurm/slurm_plugin/bin/slurm-plugin job prestart --run-directory /run/slurm_plugin --directory $run \\
   --python python3 -- $PWD/ma-pre-start.sh $PWD/ma-pre-start.py || exit
@@ -43,7 +44,7 @@ exit 0
 
 
 def start(box: Sandbox, name: str, comment: str, *, fails: str = "none") -> tuple[int, Path, str]:
-    """A job of two nodes with hooks and a program that only the hook's PATH finds; its code, directory and log."""
+    """Run a job of two nodes with hooks and a program on the hook's PATH alone. Return code, directory and log."""
     directory = workdir(box, name)
     (directory / "bin").mkdir(exist_ok=True)
     (directory / "ma-pre-start.sh").write_text(HOOK)
@@ -54,13 +55,13 @@ def start(box: Sandbox, name: str, comment: str, *, fails: str = "none") -> tupl
     for path in (directory / "bin", *directory.iterdir()):
         os.chown(path, directory.stat().st_uid, directory.stat().st_gid)
     words = ["sbatch", "--wait", "--nodes=2", "--nodelist=n[1-2]", f"--chdir=/home/alice/{name}", "--output=out"]
-    done = box.run([*words, f"--comment={comment}"], input=SCRIPT, check=False)
+    done = box.run([*words, f"--comment={comment}"], input=SCRIPT, check=False, timeout=HANG_S)
     return done.returncode, directory, (directory / "out").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("comment", ["[sp1;retries=0]", ""], ids=["prolog", "no-prolog"])
 def test_hooks_change_what_every_task_finds(cluster: Sandbox, comment: str) -> None:
-    """Byte for byte, a long one too; each node its own; the mode's RANK stays; also where no prolog made a place."""
+    """Byte for byte, even long values. Each node has its own; the mode's RANK stays. Also without our prolog."""
     code, directory, log = start(cluster, f"hooks-{bool(comment)}", comment)
     assert code == 0, log
     assert ("/run/slurm_plugin/jobs/" in log.replace("cannot access '/run", "")) == bool(comment), log
@@ -79,9 +80,9 @@ def test_hooks_change_what_every_task_finds(cluster: Sandbox, comment: str) -> N
 
 
 def test_a_failing_hook_ends_the_step(cluster: Sandbox) -> None:
-    """On one node of two: the step ends with its code and its line, and no program is started."""
+    """It fails on one of two nodes: the step ends with its code and its line, and no program starts."""
     code, directory, log = start(cluster, "hooks-fail", "[sp1;retries=0]", fails="n2")
     assert "[slurm_plugin] n2 ma-pre-start.sh: failed: exit code 3" in log.splitlines()
     assert "srun: error: n2: task 1: Exited with exit code 3" in log.splitlines()
-    assert code == 3
+    assert code in (3, 143)  # srun returns the highest code: that of n1 if it was ended during its hook
     assert not list(directory.glob("found.*"))

@@ -1,14 +1,14 @@
-"""`slurm-plugin sbatch` beside the real one, on a real Slurm: the same jobs, the same words; restarts for a script."""
+"""`slurm-plugin sbatch` and the real sbatch, on a real Slurm: the same jobs and the same output."""
 
 import re
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.jobs import Job, workdir
+from tests.cluster.jobs import workdir
+from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.cluster
 
@@ -88,7 +88,7 @@ SAID = (
 
 @pytest.fixture(scope="module")
 def directory(sandbox: Sandbox) -> Iterator[Path]:
-    """Alice's scripts, and a link and a copy of ours under sbatch's name."""
+    """Return alice's scripts, with a link and a copy of our command named sbatch."""
     path = workdir(sandbox, "sbatch")
     for name, line in (("job.sh", ""), ("features.sh", "#PLUGIN retries=1")):
         (path / name).write_text(SCRIPT % line)
@@ -101,189 +101,94 @@ def directory(sandbox: Sandbox) -> Iterator[Path]:
     sandbox.run(["scancel", "--user=alice"], user="root", check=False)
 
 
-def real(box: Sandbox, line: str, variables: str = "") -> Said:
-    """Exit code, stdout and stderr of a line to the real sbatch."""
-    done = box.run(["sh", "-c", f"cd sbatch; export _= {variables}; sbatch {line}"], check=False)
-    return done.returncode, done.stdout, done.stderr
+def said(box: Sandbox, lines: Iterable[str], set_up: str) -> list[Said]:
+    """Return exit code, stdout and stderr of each of these shell lines. One shell runs all of them after `set_up`."""
+    each = "( {line} ) >said/{number}.out 2>said/{number}.err; echo $? >said/{number}.code"
+    runs = [each.format(line=line, number=number) for number, line in enumerate(lines)]
+    box.run(["sh", "-c", "\n".join(["cd sbatch; rm -rf said; mkdir said", set_up, *runs])], timeout=2 * HANG_S)
+    at = box.home("alice") / "sbatch/said"
+    words = [[(at / f"{number}.{what}").read_text() for what in ("code", "out", "err")] for number in range(len(runs))]
+    return [(int(code), out, err) for code, out, err in words]
 
 
-def ours(box: Sandbox, line: str, variables: str = "") -> Said:
-    """The same to ours, found as users find it: as the first sbatch on the PATH, with a copy of it behind."""
-    path = 'PATH="$HOME/sbatch/bin:$HOME/sbatch/copy:$PATH"'
-    done = box.run(["sh", "-c", f"cd sbatch; export {path} {variables}; sbatch {line}"], check=False)
-    return done.returncode, done.stdout, done.stderr
+def real(box: Sandbox, lines: Iterable[str]) -> list[Said]:
+    """Return the real sbatch's result."""
+    return said(box, lines, "export _=")
 
 
-def shown(box: Sandbox, said: Said) -> dict[str, str]:
-    """What slurmctld says of a job that was submitted, without its number, by field."""
-    assert said[0] == 0, said
-    number = said[1].strip()
-    text = box.run(["scontrol", "show", "job", number]).stdout
-    box.run(["scancel", number])
-    fields = re.findall(
-        r"(?:^|\s)([A-Z][A-Za-z:/]*)=((?:(?!\s[A-Z][A-Za-z:/]*=).)*)", text.split("\n\n", maxsplit=1)[0], re.DOTALL
-    )
-    masked = {name: value.replace(number, "N") for name, value in fields if name in ("StdOut", "StdErr")}
-    return {name: value for name, value in {**dict(fields), **masked}.items() if name not in CHANGES}
+def ours(box: Sandbox, lines: Iterable[str]) -> list[Said]:
+    """Return our sbatch's result. It is the first on the PATH, with a copy of it after it."""
+    return said(box, lines, 'export PATH="$HOME/sbatch/bin:$HOME/sbatch/copy:$PATH"')
 
 
-@pytest.mark.parametrize(
-    ("line", "variables"), [*((line, "") for line in LINES), *(("job.sh", each) for each in WITH_VARIABLES)]
-)
-def test_the_same_job(sandbox: Sandbox, directory: Path, line: str, variables: str) -> None:
-    """Field by field; and with features, but for those that are theirs."""
-    theirs = shown(sandbox, real(sandbox, f"-H --parsable {line}", variables))
-    assert shown(sandbox, ours(sandbox, f"-H --parsable {line}", variables)) == theirs
-    assert len(theirs) > 30
-    if "job.sh" not in line:
-        return
-    said = ours(sandbox, f"-H --parsable {line.replace('job.sh', 'features.sh')}", variables)
-    features = shown(sandbox, said)
-    differ = {name for name in theirs if features.get(name, "").replace("features.sh", "job.sh") != theirs[name]}
-    assert differ <= WITH_FEATURES
-    assert features["Requeue"] == "1"
-    comment = "a b" if "--comment" in line else "a comment # of mine"
-    assert features["Comment"].strip() == f"{comment} [sp1;retries=1;ib=auto]"
+def shown(box: Sandbox, answers: Iterable[Said]) -> list[dict[str, str]]:
+    """Return slurmctld's record of the submitted jobs by field, without their ids."""
+    numbers = []
+    for answer in answers:
+        assert answer[0] == 0, answer
+        numbers.append(answer[1].strip())
+    told = box.run(["scontrol", "show", "job"]).stdout.split("\n\n")
+    box.run(["scancel", *numbers])
+    text = {each.partition(" ")[0].removeprefix("JobId="): each for each in map(str.strip, told)}
+    return [masked(text[number], number) for number in numbers]
 
 
-@pytest.mark.parametrize("line", SAID)
-def test_the_same_words(sandbox: Sandbox, directory: Path, line: str) -> None:
-    """Exit code, stdout and stderr to the byte, but for the numbers of jobs and the times in them."""
-    own = ours(sandbox, line)
-    assert plain(line, own) == plain(line, real(sandbox, line))
-    assert any(own) or "-Q" in line
+def masked(text: str, number: str) -> dict[str, str]:
+    """Return the fields of a job, without its id and what depends on it."""
+    found = re.findall(r"(?:^|\s)([A-Z][A-Za-z:/]*)=((?:(?!\s[A-Z][A-Za-z:/]*=).)*)", text, re.DOTALL)
+    logs = {name: value.replace(number, "N") for name, value in found if name in ("StdOut", "StdErr")}
+    return {name: value for name, value in {**dict(found), **logs}.items() if name not in CHANGES}
+
+
+def test_the_same_jobs(cluster: Sandbox, directory: Path) -> None:
+    """Field by field. With features, the fields of the features differ."""
+    lines = [f"sbatch -H --parsable {line}" for line in LINES]
+    lines += [f"export {variables}; sbatch -H --parsable job.sh" for variables in WITH_VARIABLES]
+    theirs = shown(cluster, real(cluster, lines))
+    for line, one, other in zip(lines, shown(cluster, ours(cluster, lines)), theirs, strict=True):
+        assert one == other, line
+        assert len(one) > 30, line
+    scripts = [(line, job) for line, job in zip(lines, theirs, strict=True) if "job.sh" in line]
+    features = shown(cluster, ours(cluster, [line.replace("job.sh", "features.sh") for line, _ in scripts]))
+    for (line, job), with_features in zip(scripts, features, strict=True):
+        differ = {name for name in job if with_features.get(name, "").replace("features.sh", "job.sh") != job[name]}
+        assert differ <= WITH_FEATURES, line
+        assert with_features["Requeue"] == "1", line
+        comment = "a b" if "--comment" in line else "a comment # of mine"
+        assert with_features["Comment"].strip() == f"{comment} [sp1;retries=1;ib=auto]", line
+
+
+def test_the_same_words(cluster: Sandbox, directory: Path) -> None:
+    """Exit code, stdout and stderr to the byte, except job ids and times."""
+    lines = [f"sbatch {line}" for line in SAID]
+    for line, one, other in zip(SAID, ours(cluster, lines), real(cluster, lines), strict=True):
+        assert plain(line, one) == plain(line, other), line
+        assert any(one) or "-Q" in line
 
 
 def plain(line: str, said: Said) -> Said:
-    """What was said; where a job was submitted, without its number."""
+    """Return the output; for a submitted job, without its id."""
     code, out, err = said
     if "job.sh" in line or "--wrap" in line:
         out, err = (re.sub(r"[0-9]+", "N", text) for text in (out, err))
     return code, out, err
 
 
-def test_problems_are_told_and_nothing_is_submitted(sandbox: Sandbox, directory: Path) -> None:
-    """All of them, with their lines."""
+def test_plain_sbatch_says_that_lines_of_ours_are_not_read(cluster: Sandbox, directory: Path) -> None:
+    """Only #PLUGIN lines above the first command count. The job is submitted unchanged."""
+    (directory / "below.sh").write_text("#!/bin/sh\ntrue\n#PLUGIN retries=1\n")
+    told, below = real(cluster, ["sbatch -H features.sh", "sbatch -H below.sh"])
+    assert (told[0], below[0], below[2]) == (0, 0, "")
+    assert "sbatch does not read #PLUGIN lines, so this job has no features" in told[2]
+    ((code, _, err),) = ours(cluster, ["sbatch -H features.sh"])
+    assert (code, err) == (0, "")
+
+
+def test_problems_are_told_and_nothing_is_submitted(cluster: Sandbox, directory: Path) -> None:
+    """All problems, with their line numbers."""
     (directory / "wrong.sh").write_text("#!/bin/sh\n#PLUGIN retris=2\n#PLUGIN grace=soon\nhostname\n")
-    code, out, err = ours(sandbox, "-H wrong.sh")
+    ((code, out, err),) = ours(cluster, ["sbatch -H wrong.sh"])
     assert (code, out) == (2, "")
     assert "  line 2: retris: unknown key" in err
     assert "  line 3: grace: found 'soon'" in err
-    assert sandbox.run(["squeue", "-h", "--name=wrong.sh"]).stdout == ""
-
-
-def submitted(box: Sandbox, name: str, script: str, *words: str) -> Job:
-    """A script of alice's, submitted through ours, with a directory of its own."""
-    path = workdir(box, name)
-    (path / "job.sh").write_text(script)
-    line = shlex.join(["--parsable", "--output=job.out", "job.sh", *words])
-    said = box.run(["sh", "-c", f'cd {name}; PATH="$HOME/sbatch/bin:$PATH"; sbatch {line}'])
-    return Job(box, int(said.stdout), path)
-
-
-def test_a_script_restarts_when_its_node_loses_a_gpu(cluster: Sandbox, directory: Path) -> None:
-    """On another node, with its arguments, told that it is a restart; its own log goes on."""
-    script = """#!/bin/bash
-#SBATCH --gres=gpu:4
-#PLUGIN retries=2 checkpoint=ck
-echo "$(hostname) runs $SLURM_PLUGIN_ATTEMPT of $2 $SLURM_PLUGIN_RESTART $SLURM_PLUGIN_CHECKPOINT ${0##*/}"
-for i in $(seq 600); do
-  [ -c /dev/fakegpu3 ] || exit 5
-  [ -e done.$SLURM_PLUGIN_ATTEMPT ] && exit 0
-  sleep 0.1
-done
-"""
-    job = submitted(cluster, "restarts", script, "a", "b c")
-    job.until(lambda: "runs 0 of b c 0 /home/alice/restarts/ck slurm_script.0" in job.log, "the first run")
-    (first,) = job.nodes
-    (job.directory / "done.1").touch()
-    cluster.break_node(first, "gpu-missing")
-    assert job.end() == "COMPLETED", job.log
-    assert "runs 1 of b c 1 /home/alice/restarts/ck slurm_script.1" in job.log
-    assert first not in job.nodes
-    assert (job.grant.granted, job.grant.requeues) == (2, 1)
-
-
-def test_a_spare_of_a_script(cluster: Sandbox, directory: Path) -> None:
-    """The job has one node more, the script's steps run on as many as it asked for, and the spare takes over."""
-    script = """#!/bin/bash
-#SBATCH --nodes=2 --gres=gpu:4
-#PLUGIN retries=1 spares=1 mode=pytorch
-echo "world $WORLD_SIZE nodes $SLURM_JOB_NUM_NODES attempt $SLURM_PLUGIN_ATTEMPT"
-srun -lK --nodelist="$SLURM_JOB_NODELIST" bash -c 'echo rank on $(hostname); for i in $(seq 600); do
-  [ -c /dev/fakegpu3 ] || exit 5; [ -e done.$SLURM_PLUGIN_ATTEMPT ] && exit 0; sleep 0.1; done'
-"""
-    job = submitted(cluster, "spare", script)
-    job.until(lambda: job.log.count("rank on ") == 2, "the ranks")
-    (job.directory / "done.1").touch()
-    cluster.break_node("n2", "gpu-missing")
-    assert job.end() == "COMPLETED", job.log
-    assert "world 2 nodes 2 attempt 0" in job.log
-    assert "world 2 nodes 2 attempt 1" in job.log
-    assert job.log.count("rank on n2") == 1
-    assert job.log.count("rank on n3") == 1
-
-
-def test_a_job_of_a_script_submits_another(cluster: Sandbox, directory: Path) -> None:
-    """From a node, through the same command, with nothing left of its own features."""
-    script = """#!/bin/bash
-#PLUGIN retries=1
-[ "$1" = inner ] && { echo "inner $SLURM_PLUGIN_ATTEMPT"; exit 0; }
-PATH=/home/alice/sbatch/bin:$PATH sbatch -W --output=inner.out job.sh inner
-"""
-    job = submitted(cluster, "nested-in-script", script)
-    assert job.end() == "COMPLETED", job.log
-    assert "inner 0" in (job.directory / "inner.out").read_text()
-
-
-SPEC = """\
-name: spec
-mode: pytorch
-nodes: 2
-accelerators: {gpu: 4}
-cpus: 2
-memory: 64M
-partition: main
-time: 30m
-retries: 1
-env: {GREETING: "it's $HOME"}
-output: job.out
-command: bash -c 'echo "$GREETING rank $RANK of $WORLD_SIZE on $(hostname), $SLURM_PLUGIN_ATTEMPT"'
-"""
-
-
-def given_to_sbatch(box: Sandbox, name: str, *words: str) -> Job:
-    """The spec, made a batch script, given to the real sbatch."""
-    path = workdir(box, name)
-    (path / "job.yaml").write_text(SPEC)
-    # The first line would name the environment of these tests, which is elsewhere on the machines.
-    ours = "1s:^.*$:#!/sandbox/bin/slurm-plugin run:"
-    box.run(["sh", "-c", f"cd {name} && slurm-plugin render --batch job.yaml | sed '{ours}' > batch.yaml"])
-    said = box.run(["sh", "-c", f"cd {name} && sbatch --parsable {shlex.join(words)} batch.yaml"])
-    return Job(box, int(said.stdout), path)
-
-
-def test_a_spec_is_a_batch_script(cluster: Sandbox) -> None:
-    """Plain sbatch runs it as `submit` would: checked, granted its restart, two ranks."""
-    job = given_to_sbatch(cluster, "batch-spec")
-    assert job.end() == "COMPLETED", job.log
-    printed = sorted(line for line in job.log.splitlines() if not line.startswith("[slurm_plugin]"))
-    assert printed == [f"it's $HOME rank {rank} of 2 on n{rank + 1}, 0" for rank in (0, 1)]
-    assert ": ok: " in job.log
-    assert (job.grant.granted, job.attempts[0]["action"]) == (1, "finish")
-    assert job.show("j") == ["spec"]
-
-
-def test_a_spec_whose_allocation_is_another_ends(cluster: Sandbox) -> None:
-    """Both are named, before anything starts."""
-    words = ["--nodes=3", "--gres=gpu:2", "--time=20", "--comment=mine", "--no-requeue"]
-    job = given_to_sbatch(cluster, "batch-spec-wrong", *words)
-    assert (job.end(), job.exit_code) == ("FAILED", "2:0"), job.log
-    assert "4 keys contradict what Slurm gave this job; it ends here" in job.log
-    assert "`nodes: 2`, and Slurm gave 3: #SBATCH --nodes=2" in job.log
-    assert "`accelerators: {gpu: 4}`, and Slurm gave 2: #SBATCH --gres=gpu:4" in job.log
-    assert "`time: 30m`, and Slurm gave 00:20:00; the job runs all the same" in job.log  # the line asks for 30m
-    assert "`retries: 1`, and the job's comment asks for nothing" in job.log
-    assert "`retries: 1`, and Slurm may not requeue this job: #SBATCH --requeue" in job.log
-    assert "rank" not in job.log
-    assert not (job.directory / ".slurm_plugin").exists()
+    assert cluster.run(["squeue", "-h", "--name=wrong.sh"]).stdout == ""

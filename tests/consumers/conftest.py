@@ -1,9 +1,11 @@
-"""What .ci/consumers fetched. Without it these tests are not collected: ./test needs no other package."""
+"""The packages that .ci/consumers fetched. Without it these tests are not collected: ./test needs no such package."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
+from tests.browser import Browser
 from tests.fetched import VARIABLE, Consumers, fetched
 
 collect_ignore_glob = [] if VARIABLE in os.environ else ["test_*.py"]
@@ -11,7 +13,14 @@ collect_ignore_glob = [] if VARIABLE in os.environ else ["test_*.py"]
 
 @pytest.fixture(scope="session")
 def consumers() -> Consumers:
-    """What .ci/consumers names."""
+    """Return what .ci/consumers fetched."""
     found = fetched()
     assert found
     return found
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Return a browser."""
+    with Browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found

@@ -1,4 +1,4 @@
-"""Our texts, read by their consumers' own code. Run by .ci/consumers."""
+"""slurm_plugin's files, parsed by the code of the programs that read them. Run by .ci/consumers."""
 
 import ast
 import collections
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from hostfiles import FORMATS, Allocation, from_lists, tensorflow
-from slurm_plugin.job import hosts
+from slurm_plugin.cli.nodeside import hosts as hosts_command
 from tests.fetched import Consumers
 
 ALLOCATIONS = {
@@ -54,7 +54,7 @@ def hostfile(form: str, allocation: Allocation, directory: Path) -> Path:
     """A file as `slurm-plugin hosts --output` writes it."""
     path = directory / "hostfile"
     counts = ",".join(str(host.slots) for host in allocation.hosts)
-    assert hosts.main([form, f"--nodelist={allocation.nodelist}", f"--slots={counts}", f"--output={path}"]) == 0
+    assert hosts_command.main([form, f"--nodelist={allocation.nodelist}", f"--slots={counts}", f"--output={path}"]) == 0
     assert path.read_text() == FORMATS[form](allocation, 61000, None)
     return path
 
@@ -77,7 +77,7 @@ def test_horovod(horovod: ModuleType, allocation: Allocation, tmp_path: Path) ->
     text = horovod.parse_host_files(str(hostfile("horovod", allocation, tmp_path)))
     names, found = horovod.parse_hosts_and_slots(text)
     assert (tuple(names), found) == (allocation.names, slots(allocation))
-    ranks = horovod.get_host_assignments(horovod.parse_hosts(text), allocation.world_size)
+    ranks = horovod.get_host_assignments(horovod.parse_hosts(text), sum(host.slots for host in allocation.hosts))
     assert [rank.hostname for rank in ranks] == [host.name for host in allocation.hosts for _ in range(host.slots)]
 
 
@@ -118,7 +118,7 @@ def test_tensorflow(consumers: Consumers) -> None:
         [str(consumers.tensorflow_python), "-c", READ_TF_CONFIG],
         check=False,
         input="".join(json.dumps(config) + "\n" for config in wanted),
-        capture_output=True, text=True, timeout=170, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line.removeprefix("READ ")) for line in done.stdout.splitlines() if line.startswith("READ ")]

@@ -13,11 +13,18 @@
 #   slurm-plugin render ascend-cluster.yaml
 set -euo pipefail
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command is left as it is: one task a device, and once more as the scheduler, beside rank 0.
-#   srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -c '[ "$SLURM_PROCID" = 0 ] || exec "$0" "$@" ...' python x
+#   srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -p -c '# its output also goes to log files ...' '/home/ada/runs/logs/ms-$SLURM_JOB_ID' bash -c '[ "$SLURM_PROCID" = 0 ] || exec "$0" "$@" ...' python x
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=ascend --messages=diagnosis --no-table --retries=0 --slots=8 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "ascend",
+  "slots": 8,
+  "logs": "/home/ada/runs/logs",
+  "logs_per": "both",
+  "table": false,
+  "messages": "diagnosis"
+}' \
     -- python x

@@ -13,11 +13,16 @@
 #   slurm-plugin render ascend.yaml
 set -euo pipefail
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command is left as it is: one task a device, with a rank table.
-#   srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block python train.py
+#   srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -p -c '# its output also goes to log files ...' '/home/ada/runs/logs/np-$SLURM_JOB_ID' python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=ascend --messages=normal --retries=0 --slots=8 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "ascend",
+  "slots": 8,
+  "logs": "/home/ada/runs/logs",
+  "logs_per": "both"
+}' \
     -- python train.py

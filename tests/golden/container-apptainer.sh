@@ -15,11 +15,15 @@ set -euo pipefail
 
 export NCCL_DEBUG=WARN
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs/run
 
 # The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL apptainer exec --nv --no-home --bind=/home/ada/runs/run --bind=/data:/data:ro --bind=/scratch '--pwd=/w s' '/shared/it'"'"'s.sif' bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python t.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=pytorch '--container-image=/shared/it'"'"'s.sif' --container-runtime=apptainer --container-mounts=/data:/data:ro,/scratch --container-env=NCCL_DEBUG '--container-workdir=/w s' --container-no-home --container-gpu --retries=0 --slots=2 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "pytorch",
+  "slots": 2,
+  "container": {"image": "/shared/it'"'"'s.sif", "runtime": "apptainer", "mounts": ["/data:/data:ro", "/scratch"], "workdir": "/w s", "home": false, "gpu": "nv", "env": ["NCCL_DEBUG"]}
+}' \
     -- python t.py

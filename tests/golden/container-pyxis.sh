@@ -12,16 +12,21 @@
 #   slurm-plugin render container-pyxis.yaml
 set -euo pipefail
 
-# mpirun warns about a variable of `-x` that is not set; the dynamic loader reads an empty one as none.
+# mpirun warns about a variable of `-x` that is not set. The dynamic loader ignores an empty one.
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}"
-# Left by `sbatch --export`: mpirun starts its daemons with srun, which has to hand the whole environment on.
+# `sbatch --export` sets this. mpirun starts its daemons with srun, which must pass on the whole environment.
 unset SLURM_EXPORT_ENV
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command is left as it is: one task a rank, which Slurm's pmix serves.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL '--container-image=nvcr.io#nvidia/pytorch:24.01-py3' --container-mounts=/home/ada/runs:/home/ada/runs,/data:/data --container-workdir=/home/ada/runs --container-writable --container-mount-home --mpi=pmix ./a.out
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=openmpi --launch=task '--container-image=nvcr.io#nvidia/pytorch:24.01-py3' --container-runtime=pyxis --container-mounts=/data --container-writable --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "openmpi",
+  "launch": "task",
+  "slots": 1,
+  "container": {"image": "nvcr.io#nvidia/pytorch:24.01-py3", "runtime": "pyxis", "mounts": ["/data"], "writable": true}
+}' \
     -- ./a.out

@@ -12,11 +12,14 @@
 #   slurm-plugin render deepspeed.yaml
 set -euo pipefail
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # `deepspeed` is started once a node, without ssh: it is given the node's number, and where rank 0 listens.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" --no_ssh --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --hostfile="$SLURM_PLUGIN_HOSTFILE" "$@"' deepspeed train.py --deepspeed
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=deepspeed --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "deepspeed",
+  "slots": 1
+}' \
     -- deepspeed train.py --deepspeed

@@ -13,16 +13,19 @@
 #   slurm-plugin render horovod.yaml
 set -euo pipefail
 
-# mpirun warns about a variable of `-x` that is not set; the dynamic loader reads an empty one as none.
+# mpirun warns about a variable of `-x` that is not set. The dynamic loader ignores an empty one.
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}"
-# Left by `sbatch --export`: mpirun starts its daemons with srun, which has to hand the whole environment on.
+# `sbatch --export` sets this. mpirun starts its daemons with srun, which must pass on the whole environment.
 unset SLURM_EXPORT_ENV
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command names no mpirun: it was put before it, one rank a slot, 8 in all.
 #   mpirun -np 8 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl '^openib' python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=horovod --retries=0 --slots=4 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "horovod",
+  "slots": 4
+}' \
     -- python train.py

@@ -12,11 +12,11 @@
 #   slurm-plugin render mpich.yaml
 set -euo pipefail
 
-# Modules, on top of those that came with the job. What defines `module`, and what it runs, is not written for `set -eu`.
+# Load the modules, in addition to those of the environment. `module` and its definition do not work with `set -eu`.
 set +eu +o pipefail
 for slurm_plugin_file in "${MODULESHOME-}/init/bash" /etc/profile.d/*lmod.sh /etc/profile.d/*modules.sh \
     /usr/share/lmod/lmod/init/bash /usr/share/modules/init/bash; do
-    type module >/dev/null 2>&1 && break # as of now, or exported by the shell that submitted the job
+    type module >/dev/null 2>&1 && break # defined just now, or exported by the submitting shell
     [ ! -r "$slurm_plugin_file" ] || . "$slurm_plugin_file"
 done
 if ! type module >/dev/null 2>&1; then
@@ -30,16 +30,19 @@ for slurm_plugin_module in gcc/12.2.0 mpich; do
 done
 set -euo pipefail # again
 
-# mpirun warns about a variable of `-x` that is not set; the dynamic loader reads an empty one as none.
+# mpirun warns about a variable of `-x` that is not set. The dynamic loader ignores an empty one.
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}"
-# Left by `sbatch --export`: mpirun starts its daemons with srun, which has to hand the whole environment on.
+# `sbatch --export` sets this. mpirun starts its daemons with srun, which must pass on the whole environment.
 unset SLURM_EXPORT_ENV
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command names no mpiexec: it was put before it, one rank a slot, 2 in all.
 #   mpiexec.hydra -launcher slurm -n 2 ./a.out 3
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=mpich --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "mpich",
+  "slots": 1
+}' \
     -- ./a.out 3

@@ -12,15 +12,18 @@
 #   slurm-plugin render openmpi-own-mpirun.yaml
 set -euo pipefail
 
-# mpirun warns about a variable of `-x` that is not set; the dynamic loader reads an empty one as none.
+# mpirun warns about a variable of `-x` that is not set. The dynamic loader ignores an empty one.
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}"
-# Left by `sbatch --export`: mpirun starts its daemons with srun, which has to hand the whole environment on.
+# `sbatch --export` sets this. mpirun starts its daemons with srun, which must pass on the whole environment.
 unset SLURM_EXPORT_ENV
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command names its launcher: left as it is, started once, on the first node.
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=openmpi --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "openmpi",
+  "slots": 1
+}' \
     -- mpirun -np 4 ./a.out

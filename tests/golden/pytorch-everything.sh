@@ -20,12 +20,28 @@ export GREETING='it'"'"'s $HOME, `date`
 and a second line
 #SBATCH --comment=x'
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd '/home/ada/runs/my runs/no #1'
 
 # The command names no launcher: torch.distributed.run starts it, once a node, 8 rank(s) each.
 #   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=pytorch --hold=14400 '--env-file=/home/ada/runs/my runs/no #1/keys.env' '--env-file=/etc/it'"'"'s' --own-env=NCCL_DEBUG,GREETING '--before=/home/ada/runs/my runs/no #1/setup.sh' --after=/opt/tidy.py --no-found-hooks '--stage-in=set:/shared/data set' '--stage-in=images:/home/ada/runs/my runs/no #1/images' --retries=3 --slots=8 --infiniband=yes \
-    --checkpoint=/scratch/ada/checkpoints \
+exec "$slurm_plugin" job supervise '{
+  "mode": "pytorch",
+  "slots": 8,
+  "retries": 3,
+  "hold_s": 14400,
+  "infiniband": "yes",
+  "checkpoint": "/scratch/ada/checkpoints",
+  "env_files": ["/home/ada/runs/my runs/no #1/keys.env", "/etc/it'"'"'s"],
+  "own_env": ["NCCL_DEBUG", "GREETING"],
+  "before": ["/home/ada/runs/my runs/no #1/setup.sh"],
+  "after": ["/opt/tidy.py"],
+  "found_hooks": false,
+  "on_restart": ["/home/ada/runs/my runs/no #1/a.sh", "/home/ada/runs/my runs/no #1/b.py"],
+  "on_hold": ["/opt/tell.sh"],
+  "share_group": "team",
+  "share_access": "read-write",
+  "stage_in": ["set:/shared/data set", "images:/home/ada/runs/my runs/no #1/images"]
+}' \
     -- /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'

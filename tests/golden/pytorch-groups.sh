@@ -27,11 +27,16 @@
 set -euo pipefail
 unset "${!SLURM_CPUS_PER_TASK@}" "${!SLURM_TRES_PER_TASK@}"
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command is left as it is: one task a rank.
 #   srun --het-group=0 --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 --export=ALL : --het-group=1 --nodes=4 --ntasks=32 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=pytorch --launch=task --group=1,32 --group=8 --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "pytorch",
+  "launch": "task",
+  "slots": 1,
+  "groups": [[1, 32], [8, null]]
+}' \
     -- python train.py

@@ -14,12 +14,16 @@
 #   slurm-plugin render pytorch-hello.yaml
 set -euo pipefail
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python hello.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=pytorch --retries=1 --slots=2 --infiniband=auto \
-    --checkpoint=/home/ada/runs/checkpoints \
+exec "$slurm_plugin" job supervise '{
+  "mode": "pytorch",
+  "slots": 2,
+  "retries": 1,
+  "checkpoint": "/home/ada/runs/checkpoints"
+}' \
     -- python hello.py

@@ -12,11 +12,18 @@
 #   slurm-plugin render pytorch-task.yaml
 set -euo pipefail
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command is left as it is: one task a rank.
-#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL python train.py
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -p -c '# its output also goes to log files ...' '/home/ada/runs/logs/ranks-$SLURM_JOB_ID' python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=pytorch --launch=task --logs=/home/ada/runs/logs --logs-per=rank --label --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "pytorch",
+  "launch": "task",
+  "slots": 1,
+  "logs": "/home/ada/runs/logs",
+  "logs_per": "rank",
+  "label": true
+}' \
     -- python train.py

@@ -12,10 +12,13 @@
 #   slurm-plugin render single.yaml
 set -euo pipefail
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command is left as it is: started once, on the one node.
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=single --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "single",
+  "slots": 1
+}' \
     -- ./a.out

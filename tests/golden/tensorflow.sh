@@ -1,7 +1,7 @@
 #!/bin/bash
 #SBATCH --job-name=tf
 #SBATCH --nodes=4
-#SBATCH --ntasks-per-node=1
+#SBATCH --ntasks-per-node=2
 #SBATCH --chdir=/home/ada/runs
 #SBATCH --output=%x-%j.out
 #SBATCH --open-mode=append
@@ -12,11 +12,17 @@
 #   slurm-plugin render tensorflow.yaml
 set -euo pipefail
 
-# Slurm starts a job in /tmp where its directory is missing on the node: end here instead.
+# If the directory is missing on the node, Slurm starts the job in /tmp: end here instead.
 cd /home/ada/runs
 
 # The command is left as it is: one task a node, each with its TF_CONFIG; servers end when the others have.
 #   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'finish() { ...' python t.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
-exec "$slurm_plugin" job supervise --mode=tensorflow --ps=1 --chief --evaluator --retries=0 --slots=1 --infiniband=auto \
+exec "$slurm_plugin" job supervise '{
+  "mode": "tensorflow",
+  "slots": 1,
+  "ps": 1,
+  "chief": true,
+  "evaluator": true
+}' \
     -- python t.py

@@ -1,4 +1,4 @@
-"""The tests of the cluster share one home directory: each job of theirs has a directory name of its own."""
+"""The cluster tests share one home directory: each of their jobs has a directory with a unique name."""
 
 import ast
 from collections import Counter
@@ -10,14 +10,14 @@ MAKERS = ("submit", "submitted", "workdir")
 
 
 def test_no_two_of_them_use_one_directory() -> None:
-    """Files that pass alone would fail beside each other."""
+    """Tests that pass alone would fail after each other."""
     found = [name for path in TESTS.glob("test_*.py") for name in made(ast.parse(path.read_text()))]
     assert len(found) > 50
     assert [name for name, times in Counter(found).items() if times > 1] == []
 
 
 def made(tree: ast.Module) -> Iterator[str]:
-    """The literal names of the directories that a file makes; `made=True`: it was made by another call."""
+    """Return the literal directory names in a file. With `made=True` another call has made the directory."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
             function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -1,28 +1,28 @@
-"""The examples that show how a program goes on: run for real, interrupted, and run again."""
+"""The examples of programs that resume: run for real, told to save, killed, and run again."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-STEPS = "25"
-TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed in this environment")
-EACH = pytest.mark.parametrize("name", ["resume", pytest.param("resume_torch", marks=TORCH)])
+WITHOUT_END = "100000000"
+Process = subprocess.Popen[str]
 
 
 @contextmanager
-def running(name: str, checkpoint: Path, step_s: str = "0", **environ: str) -> Iterator["subprocess.Popen[str]"]:
-    """One process of an example; gone at the end."""
+def running(name: str, checkpoint: Path, steps: str, **environ: str) -> Iterator[Process]:
+    """Yield a process of an example. End it at the end."""
     words = [sys.executable, str(EXAMPLES / f"{name}.py")]
-    given = {"STEPS": STEPS, "STEP_S": step_s, "SLURM_PLUGIN_CHECKPOINT": str(checkpoint), "OMP_NUM_THREADS": "1"}
+    given = {"STEPS": steps, "STEP_S": "0", "SLURM_PLUGIN_CHECKPOINT": str(checkpoint), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(words, env={**os.environ, **given, **environ}, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -30,62 +30,80 @@ def running(name: str, checkpoint: Path, step_s: str = "0", **environ: str) -> I
             process.kill()
 
 
-def said(process: "subprocess.Popen[str]") -> list[str]:
-    """All the lines of one that ends well."""
-    out, _ = process.communicate(timeout=60)
+def lines(process: Process) -> list[str]:
+    """Return the output of a process that must succeed."""
+    out, _ = process.communicate()
     assert process.returncode == 0
     return out.splitlines()
 
 
-def until(process: "subprocess.Popen[str]", line: str) -> None:
-    """Read up to a line."""
+def saved(process: Process) -> int:
+    """Return the step of the next checkpoint in its output."""
     assert process.stdout
-    found = next((each for each in process.stdout if each == f"{line}\n"), None)
-    assert found, f"it ended without {line!r}"
+    line = process.stdout.readline()
+    found = re.fullmatch(r"saved step (\d+)\n", line)
+    assert found, line
+    return int(found[1])
 
 
-@EACH
-def test_one_that_is_killed_goes_on_and_ends_as_one_that_is_not(name: str, tmp_path: Path) -> None:
-    """SIGKILL after the first checkpoint; the restart says from where it goes on, and its result is the same."""
-    with running(name, tmp_path / "whole") as whole:
-        expected = said(whole)[-1]
-    with running(name, tmp_path / "cut", step_s="0.02") as cut:
-        until(cut, "saved step 10")
-    with running(name, tmp_path / "cut", SLURM_PLUGIN_RESTART="1", SLURM_PLUGIN_REASON="n2 died") as again:
-        lines = said(again)
-    assert lines[0] == "restarted: n2 died; on from step 10"
-    assert lines[-1] == expected
-    assert expected.startswith("done: ")
+def saved_when_told(process: Process) -> int:
+    """Send SIGUSR1 and return the step of the first checkpoint that is not a regular one, made each tenth step."""
+    while (step := saved(process)) % 10 == 0:
+        process.send_signal(signal.SIGUSR1)  # again if the last one came during a regular checkpoint
+    return step
 
 
-@EACH
-def test_sigusr1_saves_at_the_next_step(name: str, tmp_path: Path) -> None:
-    """Told to save between two checkpoints, it saves at a step that is no multiple of ten, and goes on."""
-    with running(name, tmp_path, step_s="0.1") as process:
-        until(process, "saved step 10")
-        process.send_signal(signal.SIGUSR1)
-        assert process.stdout
-        assert process.stdout.readline() in ("saved step 11\n", "saved step 12\n")
-        assert said(process)[-1].startswith("done: ")
+def goes_on(name: str, directory: Path, ranks: tuple[dict[str, str], ...]) -> None:
+    """On SIGUSR1 it saves between two checkpoints and goes on. Killed and restarted, it ends like a whole run."""
+
+    def run(stack: ExitStack, checkpoint: str, steps: str, **environ: str) -> list[Process]:
+        together = addresses() if len(ranks) > 1 else {}
+        return [
+            stack.enter_context(running(name, directory / checkpoint, steps, **together, **rank, **environ))
+            for rank in ranks
+        ]
+
+    with ExitStack() as stack:
+        first, *others = run(stack, "cut", WITHOUT_END, STEP_S="0.02")
+        told = saved_when_told(first)
+        while saved(first) % 10:
+            pass  # the checkpoint of a repeated SIGUSR1
+        for process in (first, *others):
+            process.kill()
+        assert first.stdout
+        steps = str(max([told, *map(int, re.findall(r"saved step (\d+)\n", first.stdout.read()))]) + 30)
+    with ExitStack() as stack:
+        restart = {"SLURM_PLUGIN_RESTART": "1", "SLURM_PLUGIN_REASON": "n2 died"}
+        first, *others = run(stack, "cut", steps, **restart)
+        begin, *_, end = lines(first)
+        assert [lines(process) for process in others] == [[] for _ in others]
+    found = re.fullmatch(r"restarted: n2 died; on from step (\d+)", begin)
+    assert found, begin
+    assert int(found[1]) > told
+    with ExitStack() as stack:
+        first, *others = run(stack, "whole", steps)
+        assert lines(first)[-1] == end
+    assert end.startswith("done: ")
 
 
-@TORCH
-def test_two_ranks_train_with_ddp_and_go_on(tmp_path: Path) -> None:
-    """Both load what rank 0 has saved, and end with what two undisturbed ones end with."""
+def addresses() -> dict[str, str]:
+    """Return the rendezvous of two ranks."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo",
+    }  # fmt: skip
 
-    def result(checkpoint: Path, steps: str) -> str:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
-        given = {**address, "STEPS": steps, "GLOO_SOCKET_IFNAME": "lo"}
-        with (
-            running("resume_torch", checkpoint, RANK="0", **given) as first,
-            running("resume_torch", checkpoint, RANK="1", **given) as second,
-        ):
-            lines = said(first)
-            assert not said(second)
-        return lines[-1]
 
-    expected = result(tmp_path / "whole", STEPS)
-    result(tmp_path / "cut", "12")
-    assert result(tmp_path / "cut", STEPS) == expected
+def test_plain_python_goes_on(tmp_path: Path) -> None:
+    """With a checkpoint in JSON."""
+    goes_on("resume", tmp_path, ({},))
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed in this environment")
+def test_two_ranks_of_pytorch_go_on(tmp_path: Path) -> None:
+    """Both load rank 0's checkpoint. A single process without a group trains, too."""
+    goes_on("resume_torch", tmp_path, ({"RANK": "0"}, {"RANK": "1"}))
+    with running("resume_torch", tmp_path / "alone", "3") as alone:
+        assert lines(alone)[-1].startswith("done: ")

@@ -1,4 +1,4 @@
-"""The deployed node side runs on a bare interpreter, and only its own rooms start processes."""
+"""The deployed code runs on a bare interpreter, and only certain packages start processes."""
 
 import ast
 import json
@@ -6,20 +6,21 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import slurm_plugin
-from slurm_plugin.archive import BINDING, NODE_SIDE
-from slurm_plugin.site import render_site
-from slurm_plugin.siteconfig import SiteConfig
+from slurm_plugin.node.hook import HOOKS
+from slurm_plugin.site.archive import BINDING, NODE_SIDE
+from slurm_plugin.site.configuration import SiteConfig
+from slurm_plugin.site.files import render_site
 
 PACKAGE = Path(str(slurm_plugin.__file__)).parent
 INTERPRETER = "/usr/bin/python3"  # the default of the site file: the system's own
 THIRD_PARTY = {"click", "jinja2", "markupsafe", "msgspec", "pyslurm", "pytest", "rich", "yaml"}
 SLURM_COMMANDS = {"sacct", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun", "sacctmgr"}
+Sources = list[tuple[str, ast.Module]]
 STARTERS = {"subprocess", "multiprocessing", "pty", "asyncio"}
 
 IMPORT_ALL = """
@@ -40,23 +41,25 @@ print(json.dumps({"modules": list(sys.modules), "files": ours, "acts": acts}))
 
 @pytest.fixture(scope="module")
 def lib(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The deployed copy."""
+    """Return the deployed copy."""
     out = tmp_path_factory.mktemp("site")
     render_site(SiteConfig(), out)
     return out / "slurm_plugin.pyz"
 
 
 def names(lib: Path) -> list[str]:
-    """Every module of a deployed copy, but for those that run when they are imported."""
+    """Return every module of a deployed copy, except those that run when imported, or need other packages."""
     with zipfile.ZipFile(lib) as found:
         paths = [Path(name).with_suffix("") for name in found.namelist() if name.endswith(".py")]
-    return sorted(".".join(path.parts).removesuffix(".__init__") for path in paths if path.name != "__main__")
+    of_users = ("slurm_plugin/experiment/runner/", "slurm_plugin/experiment/shim/")  # with PyTorch or Keras
+    ours = [path for path in paths if path.name != "__main__" and not str(path).startswith(of_users)]
+    return sorted(".".join(path.parts).removesuffix(".__init__") for path in ours)
 
 
 def imported(lib: Path, *modules: str) -> dict[str, list[str]]:
-    """What a bare interpreter, that finds nothing but the deployed copy, has loaded after these imports."""
+    """Return the modules that a bare interpreter with only the deployed copy has loaded after these imports."""
     argv = [INTERPRETER, "-I", "-S", "-c", IMPORT_ALL, lib, *modules]
-    result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, cwd="/", env={})
+    result = subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/", env={})
     assert (result.returncode, result.stderr) == (0, "")
     found: dict[str, list[str]] = json.loads(result.stdout)
     assert all(file.startswith(f"{lib}/") for file in found["files"]), found["files"]
@@ -64,24 +67,27 @@ def imported(lib: Path, *modules: str) -> dict[str, list[str]]:
 
 
 def test_each_module_of_the_node_side(lib: Path) -> None:
-    """Every deployed module imports from the deployed copy alone, loads no package, and does nothing by it."""
+    """Every deployed module imports only from the deployed copy, loads no package, and does nothing else."""
     modules = names(lib)
-    assert {"slurm_plugin.hooks.prolog", "slurm_plugin.job.supervise", "slurm_plugin.slurm.commands"} <= set(modules)
+    assert {"slurm_plugin.node.prolog", "slurm_plugin.supervisor.supervise", "slurm_plugin.slurm.commands"} <= set(
+        modules
+    )
     found = imported(lib, *modules)
     assert set(modules) <= set(found["modules"])
     assert not {name.partition(".")[0] for name in found["modules"]} & THIRD_PARTY
     assert found["acts"] == []
 
 
-@pytest.mark.parametrize("hook", ["prolog", "epilog", "epilog_slurmctld"])
-def test_hooks_load_no_command_line(lib: Path, hook: str) -> None:
-    """A hook that finds nothing wrong does not pay for argparse, subprocess or the door's commands."""
-    loaded = set(imported(lib, f"slurm_plugin.hooks.{hook}")["modules"])
-    assert not loaded & {"argparse", "subprocess", "slurm_plugin.slurm.commands", "logging", "asyncio", "socket"}
+def test_hooks_load_no_command_line(lib: Path) -> None:
+    """A hook with no finding does not import argparse, subprocess or the code that runs Slurm's commands."""
+    for hook in ["prolog", "epilog", "epilog_slurmctld"]:
+        loaded = set(imported(lib, HOOKS[hook])["modules"])
+        slow = {"argparse", "subprocess", "slurm_plugin.slurm.commands", "logging", "asyncio", "socket"}
+        assert not loaded & slow, hook
 
 
 def test_a_render_loads_what_it_is_made_of(tmp_path: Path) -> None:
-    """Not the checks, which the rest of the site file is about, nor another mode than its own, nor what others need."""
+    """Not the checks, which the rest of the site file configures, nor the other modes."""
     (tmp_path / "job.yaml").write_text("name: a\nmode: pytorch\ncommand: python t.py\n")
     (tmp_path / "site.yaml").write_text("command: /nonexistent/slurm-plugin\npolicy: {required: [account]}\n")
     code = (
@@ -91,38 +97,41 @@ def test_a_render_loads_what_it_is_made_of(tmp_path: Path) -> None:
     )
     environ = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     argv = [sys.executable, "-c", code]
-    result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env=environ)
+    result = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=environ)
     assert result.returncode == 0, result.stderr
     loaded = set(result.stderr.split())
-    modes = {name for name in loaded if name.startswith("slurm_plugin.modes.")}
-    assert modes == {f"slurm_plugin.modes.{name}" for name in ("base", "command", "pytorch", "step")}
+    modes = {name for name in loaded if name.startswith("slurm_plugin.launch.")}
+    own = ("command", "container", "env_file", "hooks", "log_copy", "pytorch", "variables", "mode")
+    assert modes == {f"slurm_plugin.launch.{name}" for name in own}
     others = {
         "prechecks",
-        "slurm_plugin.siteconfig",
-        "slurm_plugin.job",
-        "slurm_plugin.wrapper",
-        "slurm_plugin.tracing",
+        "slurm_plugin.site.configuration",
+        "slurm_plugin.supervisor.main",
+        "slurm_plugin.submit.wrapper.build",
+        "slurm_plugin.templates.tracing",
     }
     slow = {"argparse", "dataclasses", "difflib", "jinja2.ext", "logging", "rich", "subprocess"}
     assert not loaded & (others | slow)
 
 
 def test_node_side_is_complete(lib: Path) -> None:
-    """What is deployed is what the list names, and nothing beside it but NVIDIA's binding, where it is installed."""
+    """The list names all that is deployed, except NVIDIA's binding if it is installed."""
     with zipfile.ZipFile(lib) as found:
         paths = [Path(name).parts for name in found.namelist() if name.endswith(".py")]
-    assert {parts[1] for parts in paths if parts[0] == "slurm_plugin"} == set(NODE_SIDE)
+    ours = {"/".join(parts[1:]) for parts in paths if parts[0] == "slurm_plugin"}
+    assert all(name.startswith(NODE_SIDE) for name in ours)
+    assert all(any(name.startswith(each) for name in ours) for each in NODE_SIDE)
     assert {parts[0] for parts in paths} - {BINDING} == {"__main__.py", "slurm_plugin", "prechecks", "hostfiles"}
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    """Every module of the package by its path in it."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text())
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    """Return every module of the package by its path."""
+    return [(str(path.relative_to(PACKAGE)), ast.parse(path.read_text())) for path in sorted(PACKAGE.rglob("*.py"))]
 
 
 def imports(tree: ast.Module) -> set[str]:
-    """The top-level names of every import."""
+    """Return the top-level names of every import."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -132,23 +141,36 @@ def imports(tree: ast.Module) -> set[str]:
     return found
 
 
-def test_who_starts_processes() -> None:
-    """One each: Slurm's commands, pyslurm, the job's command, its hooks, its guards, py-spy, its fabric check."""
-    found = {name for name, tree in sources() if imports(tree) & STARTERS and not name.startswith("sandbox/")}
-    job = {f"job/{name}.py" for name in ("launch", "prestart", "guards", "stacks", "fabric")}
-    assert found == {"slurm/process.py", "slurm/bridge.py", *job}
+def test_who_starts_processes(sources: Sources) -> None:
+    """One each: Slurm's commands, its steps, pyslurm, the job's command, hooks, guards, py-spy, the fabric check, the
+    recorder, the sharing, the supervisor of a trial and the search of its log, the periodic check by hand, the pager,
+    and what a user opens on a worker (its relay starts nothing).
+    """
+    found = {name for name, tree in sources if imports(tree) & STARTERS and not name.startswith("sandbox/")}
+    names = ("launcher", "prestart", "guard/client", "guard/processes", "fabric", "recording/client", "share/beside")
+    job = {f"supervisor/{name}.py" for name in names}
+    trial = {"experiment/worker.py", "experiment/log_values.py"}
+    by_hand = {"cli/nodeside/check.py", "cli/nodeside/pager.py", "cli/top/output.py"}
+    opened = {f"supervisor/opening/{name}.py" for name in ("relay", "server", "ssh")}
+    assert found == {"slurm/process.py", "slurm/steps.py", "slurm/library.py", *trial, *by_hand, *job, *opened}
 
 
-def test_who_imports_pyslurm() -> None:
-    """Only the process that is made for it: it may end or stop whoever imports it."""
-    assert {name for name, tree in sources() if "pyslurm" in imports(tree)} == {"slurm/pyslurm_process.py"}
+def test_who_imports_pyslurm(sources: Sources) -> None:
+    """Only the process for it: pyslurm may end or stop its process."""
+    assert {name for name, tree in sources if "pyslurm" in imports(tree)} == {"slurm/pyslurm_process.py"}
 
 
-def test_who_calls_os_to_start_something() -> None:
-    """Beside those: the worker forks itself away, guards answer in a child, an epilog removes with rm. No shell."""
+def test_the_system_log_has_one_writer(sources: Sources) -> None:
+    """syslog(3) blocks if the log daemon does not read. The runner of Keras changes what TensorFlow logs."""
+    found = {name for name, tree in sources if {"syslog", "logging"} & imports(tree)}
+    assert found <= {"experiment/runner/keras/loop.py"}
+
+
+def test_who_calls_os_to_start_something(sources: Sources) -> None:
+    """Also: the worker forks, guards answer in a child, an epilog removes with rm. No shell."""
     starts = ("exec", "spawn", "posix_spawn", "fork", "system", "popen")
     found: dict[str, set[str]] = {}
-    for name, tree in sources():
+    for name, tree in sources:
         for node in ast.walk(tree):
             of_os = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
             if of_os and node.attr.startswith(starts) and not name.startswith("sandbox/"):
@@ -156,24 +178,28 @@ def test_who_calls_os_to_start_something() -> None:
             if isinstance(node, ast.keyword) and node.arg == "shell":
                 found.setdefault(name, set()).add("shell=")
     assert found == {
-        "hooks/worker.py": {"fork"},
-        "job/guard.py": {"fork"},
-        "job/turn.py": {"fork"},
-        "hooks/node_directory.py": {"spawnv"},
-        "hooks/notify.py": {"fork", "posix_spawn"},  # the site's own command
-        "job/enter.py": {"execve"},  # the user's shell on a worker
-        "slurm/steps.py": {"execve"},  # the srun that brings a user there
-        "cli/run.py": {"execve"},  # the script that a spec is, in the job itself
-        "wrapper/real.py": {"execve"},  # the real one, behind the command that has its name
+        "controller/epilog.py": {"fork"},
+        "supervisor/guard/sampler.py": {"fork"},
+        "supervisor/guard/server.py": {"fork"},
+        "supervisor/guard/handover.py": {"fork"},
+        "records/node_directory.py": {"posix_spawn"},
+        "node/long_program.py": {"posix_spawn"},  # the site's own test of a node, and a reset of its GPUs
+        "records/notify.py": {"posix_spawn"},  # the site's own command
+        "supervisor/enter.py": {"execve"},  # the user's shell on a worker
+        "supervisor/opening/ssh.py": {"execve"},  # sshd
+        "supervisor/script.py": {"execv"},  # the user's script, if no file can be written to its directory
+        "slurm/steps.py": {"execve"},  # the srun of a user's shell
+        "cli/run.py": {"execve"},  # a spec that is a batch script, in its job
+        "submit/wrapper/__init__.py": {"execve"},  # the real sbatch
         "cli/sandbox.py": {"execve"},  # a shell inside the sandbox
     }
 
 
-def test_one_door_to_slurm() -> None:
-    """Only the door's rooms, and the sandbox in its own machines, hold an argument list that begins with a command."""
+def test_one_door_to_slurm(sources: Sources) -> None:
+    """Only slurm_plugin.slurm and the sandbox have an argument list that begins with a command of Slurm."""
     found = {
         name
-        for name, tree in sources()
+        for name, tree in sources
         for node in ast.walk(tree)
         if isinstance(node, ast.List | ast.Tuple)
         and node.elts
@@ -184,10 +210,5 @@ def test_one_door_to_slurm() -> None:
     assert "slurm/commands.py" in found
 
 
-# A mode's launch line is text for the job's own script; the job itself starts it, through job/launch.py.
-ALLOWED = {"modes/step.py"}
-
-
-def test_pyslurm_is_the_doors() -> None:
-    """Nothing outside the door imports pyslurm."""
-    assert {name for name, tree in sources() if "pyslurm" in imports(tree) and not name.startswith("slurm/")} == set()
+# A mode's launch line is text for the job's script. The job starts it.
+ALLOWED = {"launch/mode.py"}

@@ -1,86 +1,68 @@
-"""The wheel, built from this checkout and installed into an empty environment: complete, and the same program."""
+"""The wheel of this checkout, installed into an empty environment: it is complete, and works as the checkout does."""
 
 import io
-import os
-import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from slurm_plugin.site import archive
+from tests import wheels
+from tests.wheels import CHECKOUT, run
+
 PACKAGES = ("hostfiles", "prechecks", "slurm_plugin")
 SPEC = CHECKOUT / "examples/openmpi-hello.yaml"
-DEADLINE_S = 600.0  # an index may be slow
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A wheel, and the virtual environment it was installed into."""
+    """A wheel, and the virtual environment with it."""
 
     wheel: Path
     venv: Path
 
     @property
     def command(self) -> str:
-        """The installed `slurm-plugin`."""
+        """Run the installed `slurm-plugin`."""
         return str(self.venv / "bin/slurm-plugin")
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel with its dependencies in an environment that holds nothing else."""
+    """Return the wheel, installed with its dependencies in an environment that has nothing else."""
     directory = tmp_path_factory.mktemp("packaging")
-    if find_spec("hatchling"):
-        build = ["build", "--wheel", "--no-isolation", "--outdir", str(directory), str(CHECKOUT)]
-    else:
-        build = ["pip", "wheel", "--no-deps", "--wheel-dir", str(directory), str(CHECKOUT)]
-    run([sys.executable, "-m", *build], directory)
-    (wheel,) = directory.glob("*.whl")
+    wheel = wheels.built(directory)
     venv = directory / "venv"
-    run(["/usr/bin/python3", "-m", "venv", str(venv)], directory)
-    run([str(venv / "bin/pip"), "install", str(wheel)], directory)
+    wheels.install(wheel, "/usr/bin/python3", venv)
     return Installed(wheel, venv)
 
 
-def run(argv: list[str], directory: Path, environ: Mapping[str, str] | None = None) -> str:
-    """What a command prints; the test fails with all it said where it fails."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        argv, cwd=directory, env={**clean, **(environ or {})}, capture_output=True, text=True, check=False,
-        timeout=DEADLINE_S,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{argv}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
 def tree(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory."""
+    """Return every file below a directory."""
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(installed: Installed) -> None:
-    """All code, all templates, the examples and the py.typed marks; no tests or docs."""
+    """All code, signatures, the page of a search, templates, examples and the py.typed marks, but no tests or docs."""
     with zipfile.ZipFile(installed.wheel) as archive:
         names = {name for name in archive.namelist() if not name.partition("/")[0].endswith(".dist-info")}
     expected = {
         str(path.relative_to(CHECKOUT))
         for package in PACKAGES
         for path in (CHECKOUT / package).rglob("*")
-        if path.name == "py.typed" or path.suffix == ".py"
+        if path.name == "py.typed" or path.suffix in (".py", ".yaml", ".css", ".js")
     }
     expected |= {f"slurm_plugin/templates/{name}" for name in tree(CHECKOUT / "templates")}
     expected |= {f"slurm_plugin/examples/{path.name}" for path in (CHECKOUT / "examples").glob("*.[yp]*")}
+    expected |= {f"slurm_plugin/examples/notify/{name}" for name in tree(CHECKOUT / "examples/notify")}
     assert names == expected
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
 
 
 def test_installed_it_renders_the_same_script(installed: Installed, tmp_path: Path) -> None:
-    """From an empty environment `render` prints what the checkout prints, but for where each finds itself."""
+    """From an empty environment `render` prints what the checkout prints, except paths."""
     theirs = run([installed.command, "render", str(SPEC)], tmp_path)
     ours = run([sys.executable, "-m", "slurm_plugin", "render", str(SPEC)], tmp_path, {"PYTHONPATH": str(CHECKOUT)})
     here = str(Path(sys.executable).with_name("slurm-plugin"))
@@ -89,7 +71,7 @@ def test_installed_it_renders_the_same_script(installed: Installed, tmp_path: Pa
 
 
 def test_installed_it_renders_the_same_site(installed: Installed, tmp_path: Path) -> None:
-    """`site render` works without a checkout, and its every file is that of the checkout."""
+    """`site render` works without a checkout, and writes the same files."""
     run([installed.command, "site", "render", str(tmp_path / "theirs")], tmp_path)
     run(
         [sys.executable, "-m", "slurm_plugin", "site", "render", str(tmp_path / "ours")], tmp_path,
@@ -102,16 +84,25 @@ def test_installed_it_renders_the_same_site(installed: Installed, tmp_path: Path
 
 
 def zipped(data: bytes) -> dict[str, bytes]:
-    """The sources in a zip, without a library that only one of two environments has."""
+    """Return the sources in a zip, without a library that only one of the two environments has."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist() if name.endswith(".py") and name != "pynvml.py"}
 
 
 def test_a_rendered_site_runs_without_any_package(installed: Installed, tmp_path: Path) -> None:
-    """What an admin deploys needs the system's Python alone: `slurm-plugin hosts` from the rendered directory."""
+    """The deployed site needs only the system's Python: `slurm-plugin hosts` runs from the rendered directory."""
     site = tmp_path / "site"
     run([installed.command, "site", "render", str(site), "--root", str(site)], tmp_path)
     printed = run(
         [str(site / "bin/slurm-plugin"), "hosts", "openmpi", "--nodelist", "n[1-2]", "--slots", "4"], tmp_path
     )
     assert printed == "n1 slots=4\nn2 slots=4\n"
+
+
+def test_a_node_compiles_the_code_as_a_controller_does(tmp_path: Path) -> None:
+    """After the installation of slurm-plugin-node the archive is that of `site install`, byte for byte."""
+    sources, compiled = tmp_path / "slurm_plugin.pyz", tmp_path / "new"
+    sources.write_bytes(archive.build(("/bin/false",)))
+    program = CHECKOUT / "packaging/compile_archive.py"
+    run(["/usr/bin/python3", "-I", "-S", str(program), str(sources), str(compiled)], tmp_path)
+    assert compiled.read_bytes() == archive.build(("/usr/bin/python3",))

@@ -1,7 +1,8 @@
-"""Which options sbatch has, and which take an argument, asked of a real one: `capture.py ROOT OUT.json`, as root.
+"""Capture the options of a real sbatch, and which of them take an argument: `capture.py ROOT OUT.json`, as root.
 
-ROOT is `/`, or a root directory of another release (docs/sandbox.md). Nothing is submitted: it needs a slurm.conf, and
-no slurmctld. getopt_long lists the names that begin alike, and says of each whether it wants an argument.
+ROOT is `/`, or a root directory of another release (docs/reference/sandbox.md). The script submits nothing: it needs a
+slurm.conf, but no slurmctld. getopt_long lists the long names that begin with a letter, and reports a missing or
+unexpected argument.
 """
 
 import json
@@ -16,13 +17,13 @@ ENVIRON = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "SLURM_CONF": "/tmp/slurm_pl
 
 
 class Sbatch:
-    """One release."""
+    """The sbatch of one release."""
 
     def __init__(self, root: str) -> None:
         self.inside = ["/usr/sbin/chroot", root]
 
     def said(self, *words: str) -> str:
-        """What it says to these words."""
+        """Return its output for these words."""
         done = subprocess.run(
             [*self.inside, "sbatch", *words],
             capture_output=True,
@@ -36,7 +37,7 @@ class Sbatch:
         return done.stdout + done.stderr
 
     def names(self) -> set[str]:
-        """All long names, those that --help keeps quiet about too."""
+        """Return all long names, also those that --help omits."""
         found: set[str] = set()
         for letter in string.ascii_lowercase:
             for said in (self.said(f"--{letter}", "--version"), self.said(f"--{letter}"), self.said(f"--{letter}=x")):
@@ -44,13 +45,13 @@ class Sbatch:
         return found
 
     def takes(self, name: str) -> str:
-        """Whether a long option takes an argument: required, optional, no."""
+        """Return whether a long option takes an argument: required, optional, no."""
         if "requires an argument" in self.said(f"--{name}"):
             return "required"
         return "no" if "doesn't allow an argument" in self.said(f"--{name}=x", "--version") else "optional"
 
     def short(self, letter: str) -> str | None:
-        """The same of a letter, None for one that is no option; h and V, which end it, read as optional."""
+        """Return the same for a letter, None if it is no option. h and V exit immediately, so they read as optional."""
         said = self.said(f"-{letter}")
         if "invalid option" in said:
             return None
@@ -60,7 +61,7 @@ class Sbatch:
 
 
 def main(root: str, out: str) -> None:
-    """Ask, and write."""
+    """Ask sbatch, and write the answers."""
     conf = Path(root, ENVIRON["SLURM_CONF"].lstrip("/"))
     conf.write_text(CONF)
     try:

@@ -1,4 +1,4 @@
-"""Mirrors slurm_plugin/cli/jobs.py: the commands as a user types them, with a stand-in for the door."""
+"""Mirrors slurm_plugin/cli/specs.py and submit.py: the commands as a user types them, with a fake Slurm."""
 
 import io
 import json
@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from slurm_plugin.__main__ import main
-from slurm_plugin.cli import jobs
-from slurm_plugin.cli.progress import display
-from slurm_plugin.follow import Look
+from slurm_plugin.cli import specs, submit
+from slurm_plugin.records.series.progress_file import Point
 from slurm_plugin.slurm import Job
-from tests.fake_slurm import FakeSlurm
+from slurm_plugin.views.follow import Look
+from tests.fake_slurm import FakeClock, FakeSlurm
 
 SPEC = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 DONE = Job(17, "ada", "COMPLETED", "", "n1", "", 0, "", "", exit_code=0)
@@ -21,7 +21,7 @@ DONE = Job(17, "ada", "COMPLETED", "", "n1", "", 0, "", "", exit_code=0)
 
 @pytest.fixture
 def job_file(home: Path) -> Path:
-    """A small spec."""
+    """Write a small spec."""
     path = home / "job.yaml"
     path.write_text(SPEC)
     return path
@@ -29,16 +29,17 @@ def job_file(home: Path) -> Path:
 
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    """A door whose job has ended COMPLETED."""
+    """Return a door whose job has ended as COMPLETED."""
     fake = FakeSlurm(DONE)
-    monkeypatch.setattr(jobs, "connect", lambda **_: fake)
+    for module in (specs, submit):
+        monkeypatch.setattr(module, "connect", lambda **_: fake)
     return fake
 
 
 def test_render_prints_the_script_and_submit_the_same_with_dry_run(
     job_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is submitted, nothing else is printed."""
+    """Nothing is submitted, and nothing else is printed."""
     assert main(["render", str(job_file)]) == 0
     script = capsys.readouterr().out
     assert script.startswith("#!/bin/bash\n#SBATCH --job-name=a\n")
@@ -47,7 +48,7 @@ def test_render_prints_the_script_and_submit_the_same_with_dry_run(
 
 
 def test_submit_prints_the_job_id(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
-    """And sbatch was given exactly what render prints."""
+    """sbatch gets exactly what render prints."""
     assert main(["submit", str(job_file)]) == 0
     assert capsys.readouterr() == ("17\n", "")
     main(["render", str(job_file)])
@@ -56,9 +57,15 @@ def test_submit_prints_the_job_id(job_file: Path, slurm: FakeSlurm, capsys: pyte
 
 @pytest.mark.parametrize(("state", "code"), [("COMPLETED", 0), ("CANCELLED", 1)])
 def test_wait_tells_the_end_by_its_exit_code(
-    state: str, code: int, job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+    state: str,
+    code: int,
+    job_file: Path,
+    slurm: FakeSlurm,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Progress goes to stderr, JSON to stdout; away from a terminal no escape sequence is written."""
+    """Progress goes to stderr, JSON to stdout. Without a terminal no escape sequence is written."""
+    monkeypatch.setattr(submit, "time", FakeClock())
     slurm.answers = [DONE._replace(state=state)]
     assert main(["submit", "--wait", "--json", str(job_file)]) == code
     out, err = capsys.readouterr()
@@ -66,20 +73,32 @@ def test_wait_tells_the_end_by_its_exit_code(
         {"job": 17},
         {"job": 17, "state": state, "exit_code": 0, "signal": None, "restarts": 0},
     ]
-    then = f"  its output: {job_file.parent}/a-17.out\n  how it goes, and why: slurm-plugin why 17\n"
+    then = (
+        "  it ended: somebody cancelled it: its owner, an administrator, or Slurm after a failed prolog\n"
+        f"  it has no output: there is no {job_file.parent}/a-17.out\n  how it goes, and why: slurm-plugin why 17\n"
+    )
     assert err == f"job 17: {state}\n{then if code else ''}"
 
 
 def test_a_wrong_spec_is_wrong_usage(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, everything that is wrong on stderr, nothing submitted."""
+    """Exit code 2, all problems on stderr, and nothing is submitted."""
     job_file.write_text(SPEC + "retires: 3\n")
     assert main(["submit", str(job_file)]) == 2
     assert capsys.readouterr().err.startswith(f"slurm-plugin: {job_file}: 1 problem, nothing was submitted\n")
     assert not slurm.submitted
 
 
+def test_a_batch_script_is_no_spec(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the command for batch scripts."""
+    job_file.write_text("#!/bin/bash\n#SBATCH -N1\ntrue\n")
+    assert main(["submit", str(job_file)]) == 2
+    said = f"slurm-plugin: {job_file}: this is a batch script\n  run: slurm-plugin sbatch {job_file}\n"
+    assert capsys.readouterr().err == said
+    assert not slurm.submitted
+
+
 def test_a_missing_spec_is_wrong_usage(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The file and the reason are named."""
+    """The message has the file and the reason."""
     assert main(["render", "none.yaml"]) == 2
     assert capsys.readouterr().err == (
         "slurm-plugin: none.yaml: No such file or directory\n  begin with: slurm-plugin example\n"
@@ -87,26 +106,27 @@ def test_a_missing_spec_is_wrong_usage(job_file: Path, capsys: pytest.CaptureFix
 
 
 def test_ctrl_c_leaves_the_job_running(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
-    """And says how to end it."""
+    """The message has the command that cancels it."""
     slurm.answers = [KeyboardInterrupt()]
     assert main(["submit", "--wait", str(job_file)]) == 130
     assert capsys.readouterr() == ("17\n", "job 17 goes on; cancel it with: scancel 17\n")
 
 
 def test_a_terminal_gets_a_status_line_and_the_changes() -> None:
-    """Without colours where NO_COLOR asks for none."""
+    """With NO_COLOR there are no colours."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, no_color=True, width=80)
-    with display(console, 17) as shown:
-        shown.show(Look(DONE._replace(state="RUNNING", restarts=1), ("RUNNING on n1",)))
+    points = [Point(1000.0 + number, 0, 1200 + number, 2400) for number in range(2)]
+    with submit.progress(console, 17, lambda: points) as show:
+        show(Look(DONE._replace(state="RUNNING", restarts=1), ("RUNNING on n1",)))
     assert "job 17: RUNNING on n1\n" in out.getvalue()
-    assert "RUNNING, restart 1" in out.getvalue()
+    assert "RUNNING, restart 1\x1b[0m 0:00:00 [##..] 1201/2400, 50%, 19 min 59 s left" in out.getvalue()
 
 
 def test_flags_that_are_passed_through_are_asked_of_sbatch(
     job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the one here; without one a script can still be made, but nothing submitted."""
+    """This machine's sbatch is queried. Without an answer a script can be rendered, but not submitted."""
     job_file.write_text(SPEC + "sbatch: {contigous: yes}\n")
     for command in (["submit"], ["render"], ["submit", "--dry-run"]):
         assert main([*command, str(job_file)]) == 2
@@ -121,7 +141,7 @@ def test_flags_that_are_passed_through_are_asked_of_sbatch(
 def test_a_container_of_pyxis_needs_an_srun_that_has_it(
     job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked before anything is submitted; the runtime is the site's where the image does not say."""
+    """This is checked before the submission. The site gives the runtime if the image does not."""
     with (job_file.parent / "site.yaml").open("a") as site:
         site.write("container: {runtime: pyxis}\n")
     job_file.write_text(f"{SPEC}container: {{image: 'python:3.12'}}\nlaunch: task\n")
@@ -135,11 +155,11 @@ def test_a_container_of_pyxis_needs_an_srun_that_has_it(
     assert not slurm.submitted
     srun.write_text("#!/bin/sh\necho '      --container-image=IMAGE'\n")
     assert main(["submit", str(job_file)]) == 0
-    assert "--container-runtime=pyxis" in slurm.submitted[0][0]
+    assert '"runtime": "pyxis"' in slurm.submitted[0][0]
 
 
 def test_a_spec_extends_what_the_site_has(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The site file of --config, as any setting."""
+    """A spec extends a preset of the site file."""
     with (job_file.parent / "site.yaml").open("a") as site:
         site.write("presets:\n  short: {time: 5m, partition: debug}\n")
     job_file.write_text(f"{SPEC}extends: short\n")
@@ -150,7 +170,7 @@ def test_a_spec_extends_what_the_site_has(job_file: Path, capsys: pytest.Capture
 def test_an_array_is_submitted_and_not_followed(
     job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """--wait tells the end of one job: it is refused before anything is submitted."""
+    """--wait returns the end of one job, so with an array it is refused before the submission."""
     job_file.write_text(SPEC + "array: 0-3%2\n")
     assert main(["submit", "--wait", str(job_file)]) == 2
     assert "found an array; one job can be followed" in capsys.readouterr().err

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import submit
 from slurm_plugin.__main__ import main
+from slurm_plugin.submit import submission
 
 SITE = """command: /nonexistent/slurm-plugin
 policy:
@@ -20,7 +20,7 @@ REFUSAL = "slurm_plugin: rule small (partition debug): nodes: found 3; accepted:
 
 @pytest.fixture
 def job_file(home: Path) -> Path:
-    """A spec, and a site with a policy."""
+    """Write a spec, and a site file with a policy."""
     (home / "site.yaml").write_text(SITE)
     path = home / "job.yaml"
     path.write_text(SPEC)
@@ -28,7 +28,7 @@ def job_file(home: Path) -> Path:
 
 
 def test_refused(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 1, and the words that sbatch would show."""
+    """Exit code 1, and the message that sbatch would show."""
     assert main(["policy", "test", "--user", "ada", "--default-partition", "debug", str(job_file)]) == 1
     shown = f"refused\n  time_limit: not given -> 01:30:00 (defaults)\n  {REFUSAL}\n"
     assert capsys.readouterr() == (shown, "")
@@ -37,7 +37,7 @@ def test_refused(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_accepted_with_changes(
     job_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 0; what the job gets is shown, the grant too."""
+    """Exit code 0, and the changes of the job, with its grant."""
     monkeypatch.setenv("SBATCH_PARTITION", "debug")
     job_file.write_text(SPEC.replace("nodes: 3", "nodes: 2"))
     assert main(["policy", "test", "--user", "ada", str(job_file)]) == 0
@@ -59,7 +59,7 @@ def test_accepted_with_changes(
 
 
 def test_a_batch_script(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its #SBATCH and #PLUGIN lines count as for `slurm-plugin sbatch`; without lines of ours nothing is added."""
+    """Its #SBATCH and #PLUGIN lines count as with `slurm-plugin sbatch`. Without #PLUGIN lines it gets no grant."""
     script = job_file.with_name("job.sh")
     script.write_text("#!/bin/sh\n#SBATCH -p debug --nodes=3\n#PLUGIN retries=2\n#SBATCH -t 5\nsrun x\n#SBATCH -N1\n")
     assert main(["policy", "test", "--user", "ada", str(script)]) == 1
@@ -74,25 +74,25 @@ def test_a_batch_script(job_file: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_script_with_a_mistake(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The words are those of `slurm-plugin sbatch`; what sbatch itself refuses is told, too."""
+    """The messages are those of `slurm-plugin sbatch`, also for a script that sbatch itself refuses."""
     script = job_file.with_name("job.sh")
     script.write_text("#!/bin/sh\n#PLUGIN retris=2\n")
     assert main(["policy", "test", str(script)]) == 2
     assert "line 2: retris: unknown key" in capsys.readouterr().err
     script.write_bytes(b"#!/bin/sh\r\ntrue\r\n")
     assert main(["policy", "test", str(script)]) == 2
-    assert "lines that end as DOS ends them" in capsys.readouterr().err
+    assert "DOS line ends" in capsys.readouterr().err
 
 
 def test_a_spec_that_is_a_batch_script(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Is a spec: its keys are looked at."""
+    """Its keys count."""
     job_file.write_text(f"#!/opt/slurm-plugin run\n#SBATCH --partition=debug\n{SPEC}")
     assert main(["policy", "test", "--user", "ada", "--default-partition", "debug", str(job_file)]) == 1
     assert REFUSAL in capsys.readouterr().out
 
 
 def test_what_it_was_not_told(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rules of the default partition, and any rule for root, are not looked at: it says so."""
+    """Hints name the unchecked rules: those for the default partition, and all for root."""
     assert main(["policy", "test", "--user", "root", str(job_file)]) == 0
     hints = capsys.readouterr().err
     assert "--default-partition" in hints
@@ -100,7 +100,7 @@ def test_what_it_was_not_told(job_file: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_another_file(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A site's own job_submit.lua, whatever it says; one that ends with an error fails."""
+    """Any job_submit.lua of a site can be tested. An error in it is a failure."""
     own = job_file.with_name("own.lua")
     own.write_text("function slurm_job_submit(job) slurm.log_user('no %s here', job.name) return slurm.ERROR end")
     assert main(["policy", "test", "--user", "ada", "--lua", str(own), str(job_file)]) == 1
@@ -113,11 +113,11 @@ def test_another_file(job_file: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_submit_says_it_first(
     job_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the same words, before Slurm is asked; root is held to nothing."""
+    """The same message, before Slurm is queried. No rule applies to root."""
     monkeypatch.setenv("SBATCH_PARTITION", "debug")
-    monkeypatch.setattr(submit.os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(submission.os, "geteuid", lambda: 12345)
     assert main(["submit", "--dry-run", str(job_file)]) == 1
     lead = "slurm-plugin: nothing was submitted: the site's policy refuses this job"
     assert capsys.readouterr() == ("", f"{lead}\n  {REFUSAL}\n")
-    monkeypatch.setattr(submit.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(submission.os, "geteuid", lambda: 0)
     assert main(["submit", "--dry-run", str(job_file)]) == 0

@@ -1,4 +1,4 @@
-"""`slurm-plugin site`: what it tells the admin, and what it changes."""
+"""`slurm-plugin site`: its output for the admin, and its changes."""
 
 import json
 import os
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import archive
-from slurm_plugin.cli import main
+from slurm_plugin.__main__ import main
+from slurm_plugin.site import archive
 
 
 def test_it_says_how_gpus_are_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through NVML, with the version of NVIDIA's binding; without the binding how to get it."""
+    """Through NVML, with the version of NVIDIA's binding; without the binding, with the command that installs it."""
     (tmp_path / "site.yaml").write_text("max_retries: 3\n")
     argv = ["site", "render", str(tmp_path / "site"), "--config", str(tmp_path / "site.yaml")]
     assert main(argv) == 0
@@ -33,26 +33,26 @@ class Machine:
         (at / "site.yaml").write_text(f"spool_directory: {at}/spool\n")
 
     def call(self, verb: str, *words: str) -> tuple[int, str]:
-        """Exit code and what it prints."""
+        """Return the exit code and the output."""
         where = ["--config", str(self.at / "site.yaml"), "--root", str(self.root), "--slurm-conf", str(self.conf)]
         code = main(["site", verb, *where, *words])
         return code, self.capsys.readouterr().out
 
     def files(self) -> dict[str, bytes]:
-        """All of them."""
+        """Return the content of all files."""
         paths = [path for path in self.at.rglob("*") if path.is_file()]
         return {str(path.relative_to(self.at)): path.read_bytes() for path in paths}
 
 
 @pytest.fixture
 def machine(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """One where no slurmctld answers, nor are Slurm's commands there."""
+    """Return one where slurmctld does not answer and Slurm's commands are missing."""
     monkeypatch.setenv("PATH", "/nonexistent")
     return Machine(tmp_path, capsys)
 
 
 def test_install_changes_nothing_unasked(machine: Machine) -> None:
-    """It shows a diff; with --apply it is done, and a second time there is nothing to do."""
+    """Without --apply it shows a diff. After --apply nothing is left to do."""
     before = machine.files()
     code, said = machine.call("install")
     assert (code, machine.files()) == (0, before)
@@ -64,7 +64,7 @@ def test_install_changes_nothing_unasked(machine: Machine) -> None:
 
 
 def test_install_on_trial_and_back(machine: Machine) -> None:
-    """The next installation without --canary makes it whole; `rollback` goes back."""
+    """The next installation without --canary is for all nodes. `rollback` goes back to the trial."""
     machine.call("install", "--apply", "--canary", "n1")
     trial = machine.files()["slurm_plugin/compiled.json"]
     machine.call("install", "--apply")
@@ -74,19 +74,19 @@ def test_install_on_trial_and_back(machine: Machine) -> None:
 
 
 def test_uninstall_leaves_files_that_may_be_needed(machine: Machine) -> None:
-    """Nobody can say who needs them while slurmctld does not answer."""
+    """While slurmctld does not answer, they may be in use."""
     before = machine.files()
     machine.call("install", "--apply")
     assert machine.call("uninstall", "--apply")[0] == 0
     code, said = machine.call("uninstall", "--apply")
     assert code == 0
-    assert f"{machine.root} stays: slurmctld does not answer, so who needs it is not known" in said
+    assert f"{machine.root} stays: slurmctld does not answer, so it may still be in use" in said
     assert before.items() <= machine.files().items()
     assert not (machine.at / "job_submit.lua").exists()
 
 
 def test_what_must_be_edited_by_hand(machine: Machine) -> None:
-    """Exit 1, and nothing is done, --apply or not; also as JSON."""
+    """Exit 1, and nothing is changed, even with --apply; also as JSON."""
     machine.conf.write_text("Prolog=/a Epilog=/b\n")
     before = machine.files()
     code, said = machine.call("install", "--apply", "--role", "controller")
@@ -98,11 +98,11 @@ def test_what_must_be_edited_by_hand(machine: Machine) -> None:
 
 
 def test_a_node(machine: Machine) -> None:
-    """Only the site directory."""
+    """A node gets only the site directory."""
     machine.call("install", "--apply", "--role", "node")
     assert {name.partition("/")[0] for name in machine.files()} == {"slurm.conf", "site.yaml", "slurm_plugin"}
 
 
 def test_check_needs_slurms_commands(machine: Machine) -> None:
-    """Exit 3, as `slurm-plugin doctor`."""
+    """Exit 3, as for `slurm-plugin doctor`."""
     assert machine.call("check")[0] == 3

@@ -1,4 +1,4 @@
-"""What a node says of its Ascend devices: the driver's texts, ids in the environment, the line to the first node."""
+"""A node's report of its Ascend devices: the driver's texts, ids in the environment, the line to the first node."""
 
 import re
 
@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostfiles import Allocation, Device, Host, HostfileError, npu
-from hostfiles.ranktable_rules import address
+from hostfiles.ranktable import address
 from tests.ascend import allocation
+from tests.refusals import refusal_of
 
 CONF = """# written by hccn_tool
 address_0=192.168.1.8
@@ -23,14 +24,14 @@ arp_0=-i eth0 -s 192.168.1.9 c4:a4:02:00:00:01
 
 
 def test_conf() -> None:
-    """Addresses by device; other keys, comments and empty lines are nobody's business."""
+    """Addresses by device; other keys, comments and empty lines are ignored."""
     assert npu.conf_addresses(CONF) == {0: "192.168.1.8", 10: "fd00::1"}
     assert npu.conf_addresses("") == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_conf_refuses() -> None:
+    """A file that is not what the driver reads: the line and what it should be."""
+    cases = [
         ("x", "/etc/hccn.conf, line 1: 'x'; lines read address_0=192.168.1.8"),
         ("\naddress_0=", "/etc/hccn.conf, line 2: '' is no IPv4 or IPv6 address"),
         ("address_0=10.0.0.256", "/etc/hccn.conf, line 1: '10.0.0.256' is no IPv4 or IPv6 address"),
@@ -41,13 +42,10 @@ def test_conf() -> None:
             "address_0=10.0.0.1\naddress_0=10.0.0.2",
             "/etc/hccn.conf, line 2: device 0 has a second address, 10.0.0.2 and 10.0.0.1",
         ),
-    ],
-)
-def test_conf_refuses(text: str, message: str) -> None:
-    """A file that is not what the driver reads: the line and what it should be."""
-    with pytest.raises(HostfileError) as caught:
-        npu.conf_addresses(text)
-    assert str(caught.value) == message
+    ]
+    for text, message in cases:
+        caught = refusal_of(HostfileError, npu.conf_addresses, text)
+        assert caught == message, text
 
 
 def test_tool() -> None:
@@ -55,42 +53,40 @@ def test_tool() -> None:
     assert npu.tool_address("ipaddr:10.20.0.10\nnetmask:255.255.255.0\n", 0) == "10.20.0.10"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "netmask:255.255.255.0", "ipaddr:", "ipaddr:x", "ipaddr:10.0.0.1\nipaddr:10.0.0.2", "10.0.0.1"]
-)
-def test_tool_refuses(text: str) -> None:
+def test_tool_refuses() -> None:
     """Anything but one address."""
-    with pytest.raises(
-        HostfileError, match=f"^{re.escape(f'hccn_tool -i 3 -ip -g printed {text!r}')}; one line ipaddr:"
-    ):
-        npu.tool_address(text, 3)
+    for text in ["", "netmask:255.255.255.0", "ipaddr:", "ipaddr:x", "ipaddr:10.0.0.1\nipaddr:10.0.0.2", "10.0.0.1"]:
+        assert re.search(
+            f"^{re.escape(f'hccn_tool -i 3 -ip -g printed {text!r}')}; one line ipaddr:",
+            refusal_of(HostfileError, npu.tool_address, text, 3),
+        ), text
 
 
-@pytest.mark.parametrize(
-    ("environ", "ids"),
-    [
+def test_ids() -> None:
+    """The first variable with a value, its ids in ascending order."""
+    cases = [
         ({}, None),
         ({"SLURM_STEP_GPUS": "", "ASCEND_VISIBLE_DEVICES": ""}, None),
         ({"SLURM_STEP_GPUS": "4", "SLURM_JOB_GPUS": "0-7"}, (4,)),
         ({"SLURM_JOB_GPUS": "2,0-1"}, (0, 1, 2)),
         ({"ASCEND_VISIBLE_DEVICES": "0-2, 15"}, (0, 1, 2, 15)),
         ({"ASCEND_RT_VISIBLE_DEVICES": "7,6"}, (6, 7)),
-    ],
-)
-def test_ids(environ: dict[str, str], ids: tuple[int, ...] | None) -> None:
-    """The first variable that says something, its ids ascending."""
-    assert npu.device_ids(environ) == ids
+    ]
+    for environ, ids in cases:
+        assert npu.device_ids(environ) == ids, environ
 
 
-@pytest.mark.parametrize("text", ["x", "0,", "1-0", "16", "0-16", "-1", "GPU-1234", "0,0", "0-1,1"])
-def test_ids_refuse(text: str) -> None:
-    """A text of another form, an id that no server has, and one that stands twice."""
-    with pytest.raises(HostfileError, match=f"^SLURM_JOB_GPUS is {re.escape(repr(text))}; "):
-        npu.device_ids({"SLURM_JOB_GPUS": text})
+def test_ids_refuse() -> None:
+    """Text of another form, an id that no server has, and a duplicate id."""
+    for text in ["x", "0,", "1-0", "16", "0-16", "-1", "GPU-1234", "0,0", "0-1,1"]:
+        assert re.search(
+            f"^SLURM_JOB_GPUS is {re.escape(repr(text))}; ",
+            refusal_of(HostfileError, npu.device_ids, {"SLURM_JOB_GPUS": text}),
+        ), text
 
 
 def test_lines_complete_an_allocation() -> None:
-    """In the allocation's order, whichever node spoke first; tasks stay, slots become devices."""
+    """In the order of the allocation, whichever node answered first. Tasks do not change; slots become devices."""
     wanted = allocation(2, 2, 2)
     lines = [npu.line(host.name, host.address, host.devices) for host in wanted.hosts]
     assert lines[0] == "n1 10.0.0.9 0=192.168.0.8/0 1=192.168.0.9/1"
@@ -99,19 +95,19 @@ def test_lines_complete_an_allocation() -> None:
 
 
 def test_lines_alone_are_an_allocation() -> None:
-    """Of those that speak, in their order, with one task a device; nothing else of Slurm's is known."""
+    """Of the nodes with lines, in their order, with one task for each device. Other facts from Slurm are missing."""
     wanted = allocation(2, 1)
     said = [npu.line(host.name, host.address, host.devices) for host in wanted.hosts]
     assert npu.alone(said, job_id=7) == wanted
     assert npu.alone(reversed(said), distribution="cyclic").names == ("n2", "n1")
-    with pytest.raises(HostfileError, match=r"^the host n1 stands twice in an allocation; each is there once$"):
+    with pytest.raises(HostfileError, match=r"^the host n1 appears twice in an allocation; each is there once$"):
         npu.alone(said[:1] * 2)
     with pytest.raises(HostfileError, match=r"^an allocation without hosts; at least one is needed$"):
         npu.alone([])
 
 
 def test_a_completed_allocation_keeps_its_distribution() -> None:
-    """Which task runs where does not change by what nodes say."""
+    """The nodes' lines do not change which task runs where."""
     two = Allocation((Host("n1", 2, 2), Host("n2", 2, 2)), 7, 3, "cyclic")
     completed = npu.complete(two, ["n1 10.0.0.1 0= 1=", "n2 10.0.0.2 0= 1="])
     assert completed[1:] == two[1:]
@@ -130,30 +126,27 @@ def test_a_line_says_every_device(devices: dict[int, str], super_id: int | None)
     assert completed.hosts == (Host("n1", len(found), 1, "fd00::1", found),)
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([], "n1 did not say its devices, one of 2; each host says one line"),
-        (["n1 10.0.0.1 0="], "n2 did not say its devices, one of 1; each host says one line"),
-        (["n1 10.0.0.1 0=", "n1 10.0.0.1 0="], "n1 spoke twice of n[1-2]"),
-        (["n3 10.0.0.1 0="], "n3 spoke and is no host of n[1-2]"),
-        ([""], "'' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
-        (["n1 10.0.0.1"], "'n1 10.0.0.1' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
-        (["n1 n1 0="], "'n1 n1 0=' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
-        (["n1 10.0.0.1 0"], "'n1 10.0.0.1 0' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
-        (["n1 10.0.0.1 0=1.2"], "'n1 10.0.0.1 0=1.2' is no node's line; it reads n1 10.0.0.1 0=192.168.1.8"),
-    ],
-)
-def test_lines_that_do_not(lines: list[str], message: str) -> None:
-    """One line of each host, and nothing else."""
-    with pytest.raises(HostfileError) as caught:
-        npu.complete(Allocation((Host("n1"), Host("n2"))), lines)
-    assert str(caught.value) == message
+def test_lines_that_do_not() -> None:
+    """Exactly one line for each host is accepted."""
+    cases = [
+        ([], "n1 sent no line (hosts without a line: 2); each host sends one"),
+        (["n1 10.0.0.1 0="], "n2 sent no line (hosts without a line: 1); each host sends one"),
+        (["n1 10.0.0.1 0=", "n1 10.0.0.1 0="], "n1 sent two lines; each host sends one"),
+        (["n3 10.0.0.1 0="], "n3 sent a line, and is no host of n[1-2]"),
+        ([""], "'' is not the line of a node; lines read n1 10.0.0.1 0=192.168.1.8"),
+        (["n1 10.0.0.1"], "'n1 10.0.0.1' is not the line of a node; lines read n1 10.0.0.1 0=192.168.1.8"),
+        (["n1 n1 0="], "'n1 n1 0=' is not the line of a node; lines read n1 10.0.0.1 0=192.168.1.8"),
+        (["n1 10.0.0.1 0"], "'n1 10.0.0.1 0' is not the line of a node; lines read n1 10.0.0.1 0=192.168.1.8"),
+        (["n1 10.0.0.1 0=1.2"], "'n1 10.0.0.1 0=1.2' is not the line of a node; lines read n1 10.0.0.1 0=192.168.1.8"),
+    ]
+    for lines, message in cases:
+        caught = refusal_of(HostfileError, npu.complete, Allocation((Host("n1"), Host("n2"))), lines)
+        assert caught == message, lines
 
 
 @given(st.ip_addresses())
 def test_an_address_has_one_form(ip: object) -> None:
-    """Every address is one, however its zeros are written."""
+    """Equal addresses are equal, however their zeros are written."""
     assert address(str(ip)) == str(ip)
     assert address(f"{ip}x") is None
     assert address(f" {ip}") is None

@@ -1,18 +1,18 @@
-"""TF_CONFIG: every task once, its type in the cluster, and no two members at one address."""
+"""TF_CONFIG: each task once and of the right type, and no two members at one address."""
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hostfiles import FORMATS, Allocation, Host, HostfileError, from_lists, tensorflow
+from tests.refusals import refusal_of
 
 FOUR = from_lists("n[1-4]")
 
 
 def test_all_reduce() -> None:
-    """Without parameter servers there are workers alone, one a task."""
+    """Without parameter servers there are only workers, one for each task."""
     assert tensorflow.config(FOUR, 61000, 1) == {
         "cluster": {"worker": ["n1:61000", "n2:61000", "n3:61000", "n4:61000"]},
         "environment": "cloud",
@@ -29,10 +29,20 @@ def test_every_role() -> None:
 
 
 def test_members_on_one_host_have_ports_of_their_own() -> None:
-    """Counted up from the job's, and near the last port the last ones."""
+    """They count up from the job's port. Near the last port they are the last ports."""
     pair = from_lists("a,b", tasks_per_node="2,1")
     assert tensorflow.config(pair, 61000, 0)["cluster"] == {"worker": ["a:61000", "a:61001", "b:61000"]}
     assert tensorflow.config(pair, 65535, 0)["cluster"] == {"worker": ["a:65534", "a:65535", "b:65534"]}
+
+
+def test_parameter_servers_beside_the_tasks() -> None:
+    """They are spread over the hosts, with the ports after those of the tasks. Every task is a worker or the chief."""
+    pair = from_lists("a,b", tasks_per_node="2,1")
+    found = tensorflow.cluster(pair, 61000, chief=True, beside=3)
+    workers = {"chief": ["a:61000"], "worker": ["a:61001", "b:61000"]}
+    assert found == {**workers, "ps": ["a:61002", "b:61001", "a:61003"]}
+    assert tensorflow.ports(pair, 3) == 4
+    assert tensorflow.cluster(pair, 65535, beside=3)["ps"] == ["a:65534", "b:65533", "a:65535"]
 
 
 def test_addresses_follow_the_distribution() -> None:
@@ -45,7 +55,7 @@ def test_addresses_follow_the_distribution() -> None:
 def test_every_task_is_one_member(
     counts: list[int], ps: int, chief: bool, evaluator: bool, data: st.DataObject
 ) -> None:
-    """What is printed is one shell word of JSON; its task is where the task is, and no address stands twice."""
+    """The output is one shell word of JSON, with the task's place. No address occurs twice."""
     allocation = Allocation(tuple(Host(f"n{index}", 1, count) for index, count in enumerate(counts)))
     task = data.draw(st.integers(0, allocation.tasks - 1))
     try:
@@ -60,9 +70,9 @@ def test_every_task_is_one_member(
     assert {len(value["cluster"].get(kind, ())) for kind in ("chief", "evaluator")} <= {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("task", "options", "message"),
-    [
+def test_refuses() -> None:
+    """A cluster that could not train, and a task outside it."""
+    cases = [
         (4, {}, "task 4 of 4; tasks count from 0"),
         (-1, {}, "task -1 of 4; tasks count from 0"),
         (
@@ -75,17 +85,13 @@ def test_every_task_is_one_member(
             {"ps": -1},
             "4 tasks, -1 parameter servers, 0 chief and 0 evaluator; at least one task is left to be a worker",
         ),
-    ],
-)
-def test_refuses(task: int, options: dict[str, int], message: str) -> None:
-    """A cluster that could not train, and a task that is not in it."""
-    with pytest.raises(HostfileError) as caught:
-        FORMATS["tensorflow"](FOUR, 61000, task, **options)
-    assert str(caught.value) == message
+    ]
+    for task, options, message in cases:
+        caught = refusal_of(HostfileError, FORMATS["tensorflow"], FOUR, 61000, task, **options)
+        assert caught == message, task
 
 
-@pytest.mark.parametrize("port", [0, 65536])
-def test_refuses_what_is_no_port(port: int) -> None:
-    """TensorFlow would take it for any port."""
-    with pytest.raises(HostfileError):
-        tensorflow.config(FOUR, port, 0)
+def test_refuses_what_is_no_port() -> None:
+    """TensorFlow would use any port."""
+    for port in [0, 65536]:
+        refusal_of(HostfileError, tensorflow.config, FOUR, port, 0)

@@ -55,6 +55,23 @@ int nvmlDeviceGetPciInfo_v3(device gpu, pci_info *out) {
 }
 int nvmlDeviceGetTemperature(device gpu, unsigned sensor, unsigned *out) { *out = 40; return state(gpu); }
 
+typedef struct { unsigned gpu, memory; } utilization;
+typedef struct { unsigned long long total, free, used; } memory_info;
+int nvmlDeviceGetUtilizationRates(device gpu, utilization *out) { return one(gpu, &out->gpu, "NVML_USED"); }
+int nvmlDeviceGetPowerUsage(device gpu, unsigned *out) { return one(gpu, out, "NVML_MILLIWATTS"); }
+int nvmlDeviceGetClockInfo(device gpu, unsigned type, unsigned *out) {
+  return type == 1 ? one(gpu, out, "NVML_SM_MHZ") : INVALID_ARGUMENT;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(device gpu, unsigned long long *out) {
+  *out = said("NVML_THROTTLE", 0);
+  return state(gpu);
+}
+int nvmlDeviceGetMemoryInfo(device gpu, memory_info *out) {
+  out->total = 80ULL << 30;
+  out->used = (unsigned long long)said("NVML_GIB", 0) << 30;
+  return state(gpu);
+}
+
 int nvmlDeviceGetEccMode(device gpu, unsigned *current, unsigned *pending) {
   *pending = 1;
   return one(gpu, current, "NVML_ECC");

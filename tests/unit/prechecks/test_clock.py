@@ -1,15 +1,17 @@
-"""`clock`: what the kernel says of its clock, and the daemon that keeps it of the offset."""
+"""`clock`: the kernel's clock state, and the offset of a time daemon."""
 
 from pathlib import Path
 
 import pytest
 
 import prechecks
-from prechecks import Context, Finding, clock, timeserver
-from prechecks.clock import KERNEL, Reading
+from prechecks import Context, Finding
+from prechecks.checks import clock
+from prechecks.checks.clock import KERNEL, Reading
 from tests.unit.prechecks.vendor import captured, fake
+from tests.waiting import HANG_S
 
-HELD = {"deadline_s": 30.0, "clock": {"error": 1.0}}
+HELD = {"deadline_s": HANG_S, "clock": {"error": 1.0}}
 WELL = Reading(KERNEL, True, 0.001, 0.0125)  # noqa: FBT003 - as it is read
 LOST = Reading(KERNEL, False, 0.0, 16.0)  # noqa: FBT003
 
@@ -25,7 +27,7 @@ LOST = Reading(KERNEL, False, 0.0, 16.0)  # noqa: FBT003
     ],
 )
 def test_the_error(kernel: Reading, finding: Finding) -> None:
-    """Unsynchronised fails whatever the error; an error fails where it is more than the site accepts."""
+    """An unsynchronised clock fails. Else an error above the site's threshold fails."""
     assert clock.judge(kernel, None, 1.0, None) == finding
 
 
@@ -58,7 +60,7 @@ def test_the_error(kernel: Reading, finding: Finding) -> None:
     ],
 )
 def test_the_offset(kernel: Reading, daemon: Reading | None, error: float | None, finding: Finding) -> None:
-    """Either way; of the daemon where one answers, which then says whether the clock is kept."""
+    """In both directions. If a daemon answers, its offset counts, and it says whether the clock is synchronised."""
     assert clock.judge(kernel, daemon, error, 0.1) == finding
 
 
@@ -71,14 +73,14 @@ def test_the_offset(kernel: Reading, daemon: Reading | None, error: float | None
     ],
 )
 def test_what_chronyc_says(name: str, reading: tuple[str, bool, float, None] | None) -> None:
-    """A daemon that has lost its servers says so; words alone are no daemon."""
-    assert timeserver.chrony(captured(name, of="clock")) == reading
+    """A daemon without servers reports that. Other text is no daemon."""
+    assert clock.chrony(captured(name, of="clock")) == reading
 
 
 def test_columns_that_are_no_numbers() -> None:
-    """Are an exception, so an `error`: never an offset of 0."""
+    """They raise an exception, which gives `error`, never an offset of 0."""
     with pytest.raises(ValueError, match="float"):
-        timeserver.chrony(captured("chronyc", of="clock").replace("-0.000001181", "?"))
+        clock.chrony(captured("chronyc", of="clock").replace("-0.000001181", "?"))
 
 
 @pytest.mark.parametrize(
@@ -86,12 +88,12 @@ def test_columns_that_are_no_numbers() -> None:
     [("ntpq", ("ntpd", True, 0.000671, None)), ("ntpq-lost", ("ntpd", False, 0.0, None)), ("ntpq-no-daemon", None)],
 )
 def test_what_ntpq_says(name: str, reading: tuple[str, bool, float, None] | None) -> None:
-    """In milliseconds, of ntp and of ntpsec."""
-    assert timeserver.ntp(captured(name, of="clock")) == reading
+    """In milliseconds, from ntp and ntpsec."""
+    assert clock.ntp(captured(name, of="clock")) == reading
 
 
 def test_who_is_asked(tmp_path: Path) -> None:
-    """chronyd, then ntpd, each where its tool is and it answers; else the kernel is what there is."""
+    """chronyd, then ntpd, if the tool exists and answers; else the kernel."""
     asked: list[str] = []
     says = {
         name: fake(tmp_path, name, captured(name, of="clock"))
@@ -99,7 +101,7 @@ def test_who_is_asked(tmp_path: Path) -> None:
     }
 
     def source(chronyc: str | None, ntpq: str | None) -> str:
-        found = timeserver.ask(chronyc, ntpq, asked.append)
+        found = clock.ask(chronyc, ntpq, asked.append)
         return found.source if found else ""
 
     assert source(says["chronyc"], says["ntpq"]) == "chronyd"
@@ -111,16 +113,16 @@ def test_who_is_asked(tmp_path: Path) -> None:
 
 
 def test_the_whole_way(tmp_path: Path) -> None:
-    """An offset above the site's fails, with who says so."""
+    """An offset above the site's threshold fails, and the message has its source."""
     text = captured("chronyc", of="clock").replace("-0.000001181", "-2.5")
     own = {"error": None, "offset": 0.5, "chronyc": fake(tmp_path, "chronyc", text), "ntpq": None}
-    settings = {"deadline_s": 30.0, "clock": own}
+    settings = {"deadline_s": HANG_S, "clock": own}
     (found,) = prechecks.run(Context("periodic", "n1"), settings, checks=[clock.Clock()])
     assert (found.verdict, found.message) == ("failed", "chronyd: offset -2.5 s, more than 0.5 s")
 
 
 def test_the_clock_of_this_machine() -> None:
-    """The kernel holds the error between 0 and 16 s, and at 16 s says unsynchronised."""
+    """The kernel's error is between 0 and 16 s. At 16 s the clock is unsynchronised."""
     found = clock.adjtimex()
     assert found.error is not None
     assert 0 <= found.error <= 16
@@ -132,14 +134,14 @@ def test_the_clock_of_this_machine() -> None:
     ("hook", "looked"), [("prolog", False), ("barrier", False), ("periodic", True), ("hand", True)]
 )
 def test_where(hook: str, looked: bool) -> None:
-    """Not before a job: a shared cause that costs 5 ms."""
+    """Not before a job: it is a shared cause, and costs 5 ms."""
     (found,) = prechecks.run(Context(hook, "n1"), HELD, checks=[clock.Clock()])
     assert (found.verdict in ("ok", "failed")) is looked
     assert found.problem == ("node_problem" if hook == "periodic" else "job_problem")
 
 
 def test_not_looked_at_without_a_threshold() -> None:
-    """As on a site that says nothing."""
-    settings = {"deadline_s": 30.0, "clock": {"error": None, "offset": None}}
+    """By default it does not run."""
+    settings = {"deadline_s": HANG_S, "clock": {"error": None, "offset": None}}
     (found,) = prechecks.run(Context("periodic", "n1"), settings, checks=[clock.Clock()])
     assert (found.verdict, found.message) == ("skipped", "no threshold on this site")

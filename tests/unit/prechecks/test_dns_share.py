@@ -1,26 +1,27 @@
-"""`dns` in a large job: no node asks for many names, and no name is asked for by few nodes."""
+"""`dns` in a large job: no node resolves many names, and each name is resolved by several nodes."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prechecks import Context, dns
+from prechecks import Context
+from prechecks.checks import dns
 
 
 def hosts(count: int) -> tuple[str, ...]:
-    """Names of so many hosts."""
+    """Return this number of host names."""
     return tuple(f"n{number}" for number in range(count))
 
 
 def shares(names: tuple[str, ...], nodes: tuple[str, ...], above: int, asked_by: int) -> list[list[str]]:
-    """What each node asks for of a list."""
+    """Return the names that each node resolves."""
     return [list(dns.share(names, Context("prolog", node, nodes), above, asked_by)) for node in nodes]
 
 
 @given(st.integers(1, 200), st.integers(0, 400), st.integers(0, 40), st.integers(1, 8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 def test_every_name_is_asked_for(count: int, length: int, above: int, asked_by: int) -> None:
-    """By as many nodes as the site says, or by all; a node asks for that many times the list's part of the job."""
+    """By the site's number of nodes; by all nodes if the job or the list is small. The work is spread evenly."""
     names = tuple(f"name{number}" for number in range(length))
     asked = shares(names, hosts(count), above, asked_by)
     times = {name: sum(name in each for each in asked) for name in names}
@@ -32,9 +33,8 @@ def test_every_name_is_asked_for(count: int, length: int, above: int, asked_by: 
 
 
 @given(st.integers(17, 300))
-@settings(max_examples=50, deadline=None)
 def test_the_jobs_own_hosts(count: int) -> None:
-    """By default: each is asked for by itself and three others, and nobody asks for more than four."""
+    """By default each host and three others resolve its name, and no host resolves more than four."""
     nodes = hosts(count)
     asked = shares(nodes, nodes, dns.SHARE_ABOVE, dns.ASKED_BY)
     assert all(node in each and len(each) == 4 for node, each in zip(nodes, asked, strict=True))
@@ -43,20 +43,20 @@ def test_the_jobs_own_hosts(count: int) -> None:
 
 @pytest.mark.parametrize("node", ["n3", "elsewhere"])
 def test_all_of_a_short_list(node: str) -> None:
-    """And of every list, where the node does not find itself among the job's hosts."""
+    """Also every list if the node is not among the job's hosts."""
     names = hosts(1000) if node == "elsewhere" else hosts(16)
     assert dns.share(names, Context("prolog", node, names), dns.SHARE_ABOVE, dns.ASKED_BY) == names
 
 
 def test_what_a_node_of_a_large_job_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Itself, its next neighbours as a ring, the first host, and the names that the site lists."""
+    """Its own name, those of its next neighbours in a ring, the first host, and the site's names."""
     asked: list[str] = []
     monkeypatch.setattr(dns, "resolves", lambda name: bool(asked.append(name)) or name != "n99")
     own = {"hosts_files": [], "names": ["login"], "share_above": 16, "asked_by": 3}
     found = dns.Dns().look(Context("prolog", "n98", hosts(100)), {"dns": own})
     assert asked == ["n98", "n0", "login", "n99"]
-    assert found == ("failed", "n99 does not resolve", 3, 4)
+    assert found[:4] == ("failed", "n99 does not resolve", 3, 4)
     asked.clear()
     found = dns.Dns().look(Context("prolog", "n40", hosts(100)), {"dns": own})
     assert asked == ["n40", "n0", "login", "n41", "n42"]
-    assert found == ("ok", "5 of 101 names", 5, 5)
+    assert found[:4] == ("ok", "5 of 101 names", 5, 5)

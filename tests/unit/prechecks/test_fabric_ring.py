@@ -1,11 +1,10 @@
-"""Who is to blame for bad links, and which pairs the ranks form: properties of every ring."""
+"""Which hosts explain the bad links, and which pairs the ranks form: properties of every ring."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from prechecks.fabric import cover, program
-from prechecks.fabric.lines import Link, Said, read
-from prechecks.fabric.ring import Wire, by_rank, usual, wires
+from prechecks.fabric.ring import Link, RankReport, Wire, by_rank, read, usual, wires
 
 
 def ring(count: int) -> tuple[list[str], list[Wire]]:
@@ -17,7 +16,7 @@ def ring(count: int) -> tuple[list[str], list[Wire]]:
 
 @given(st.integers(3, 12).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1)))))
 def test_the_fewest_hosts_that_explain_all_bad_links(drawn: tuple[int, set[int]]) -> None:
-    """Each bad link has a named end, no good link speaks against anybody, and no smaller set would do."""
+    """Each bad link has a reported end, no good link counts against a host, and no smaller set would do."""
     count, bad = drawn
     hosts, links = ring(count)
     blamed = cover(links, bad, hosts)
@@ -34,7 +33,7 @@ def test_the_fewest_hosts_that_explain_all_bad_links(drawn: tuple[int, set[int]]
 
 @given(st.integers(3, 12), st.data())
 def test_a_host_is_named_for_both_links_where_it_can_be(count: int, data: st.DataObject) -> None:
-    """One link against a host only where that bad link stands alone; then it is the later of the two."""
+    """A host is reported for one link only if no adjacent link is bad; then it is the later of the two."""
     hosts, links = ring(count)
     bad = data.draw(st.sets(st.integers(0, count - 1), max_size=count - 1))
     for host, against in cover(links, bad, hosts).items():
@@ -45,7 +44,7 @@ def test_a_host_is_named_for_both_links_where_it_can_be(count: int, data: st.Dat
 
 
 def test_two_hosts_have_one_link() -> None:
-    """It counts against the second; a good one against none."""
+    """A bad one counts against the second host, a good one against none."""
     hosts, links = ring(2)
     assert cover(links, {0}, hosts) == {"n1": [0]}
     assert cover(links, set(), hosts) == {}
@@ -53,7 +52,7 @@ def test_two_hosts_have_one_link() -> None:
 
 @given(st.integers(1, 40))
 def test_rounds(size: int) -> None:
-    """Each link of the ring once, each rank once a round at most, in no more rounds than are needed."""
+    """Each link once, each rank at most once in a round, in the fewest rounds."""
     found = program.rounds(size)
     pairs = [pair for round_ in found for pair in round_]
     expected = {(min(i, (i + 1) % size), max(i, (i + 1) % size)) for i in range(size)} if size > 1 else set()
@@ -66,8 +65,8 @@ def test_rounds(size: int) -> None:
 
 @given(st.permutations(range(5)), st.sets(st.integers(0, 4)))
 def test_hosts_by_rank(ranks: list[int], silent: set[int]) -> None:
-    """Known ranks have their hosts; the silent ones take the places that are left, in order."""
-    found = {f"n{i}": Said(rank=None if i in silent else rank) for i, rank in enumerate(ranks)}
+    """Known ranks have their hosts. Silent ranks take the remaining places, in order."""
+    found = {f"n{i}": RankReport(rank=None if i in silent else rank) for i, rank in enumerate(ranks)}
     order = by_rank(found)
     assert sorted(order) == sorted(found)
     assert all(order[rank] == f"n{i}" for i, rank in enumerate(ranks) if i not in silent)
@@ -76,15 +75,15 @@ def test_hosts_by_rank(ranks: list[int], silent: set[int]) -> None:
 
 
 def test_ranks_that_two_claim() -> None:
-    """Broken words break nothing: everybody has a place."""
-    found = {"n1": Said(rank=0), "n2": Said(rank=0), "n3": Said(rank=7)}
+    """Contradictory lines break nothing: each host has a place."""
+    found = {"n1": RankReport(rank=0), "n2": RankReport(rank=0), "n3": RankReport(rank=7)}
     assert sorted(by_rank(found)) == ["n1", "n2", "n3"]
     assert len(wires(found)) == 3
 
 
 @given(st.lists(st.floats(900, 1100), min_size=4, max_size=30), st.data())
 def test_one_bad_host_does_not_set_the_measure(speeds: list[float], data: st.DataObject) -> None:
-    """Two links as slow as they may be, anywhere: what is usual stays what the others have."""
+    """Two slow links, anywhere, do not change the normal value of the others."""
     start = data.draw(st.integers(0, len(speeds) - 1))
     for index in (start, (start + 1) % len(speeds)):
         speeds[index] = data.draw(st.floats(0.001, 1))
@@ -95,14 +94,14 @@ def test_one_bad_host_does_not_set_the_measure(speeds: list[float], data: st.Dat
 
 @given(st.lists(st.text(max_size=60), max_size=8), st.lists(st.text(max_size=40), max_size=8))
 def test_no_line_breaks_the_reader(noise: list[str], words: list[str]) -> None:
-    """Whatever comes between, or behind our own head."""
+    """Whatever lines come, even with our own beginning."""
     lines = [*noise, *(f"slurm_plugin-fabric abc n1 {word}" for word in words)]
     lines += [f"slurm_plugin-fabric abc n1 {event} {word}" for event in ("link", "hello", "error") for word in words]
     assert set(read(lines, "abc", ["n1", "n2"])) == {"n1", "n2"}
 
 
 def test_a_host_knows_its_name() -> None:
-    """As Slurm calls it: the whole name, the short one, else by the rank; a stranger keeps its own."""
+    """As in Slurm: the full name, the short one, else by the rank. An unknown host keeps its own name."""
     assert program.host_name("n2", 0, ["n1", "n2"]) == "n2"
     assert program.host_name("n2.cluster.local", 0, ["n1", "n2"]) == "n2"
     assert program.host_name("ip-10-0-0-7", 1, ["n1", "n2"]) == "n2"

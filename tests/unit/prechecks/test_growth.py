@@ -1,15 +1,16 @@
-"""How much counters grew: windows, resets, limits, and the words for them."""
+"""The growth of counters: windows, resets, limits, and messages."""
 
 import pytest
 
-from prechecks import Finding, growth
+from prechecks import Finding
+from prechecks.measure import growth
 
 HOUR = 3600.0
 LINK = "mlx5_0/1: link_downed"
 
 
 def at(*pairs: tuple[float, int]) -> list[tuple[float, dict[str, int]]]:
-    """Samples of one counter: minutes since boot and its value."""
+    """Return samples of one counter: minutes since boot, and the value."""
     return [(minutes * 60, {LINK: value}) for minutes, value in pairs]
 
 
@@ -27,7 +28,7 @@ def at(*pairs: tuple[float, int]) -> list[tuple[float, dict[str, int]]]:
     ids=["first look", "still", "grows", "reset", "twice reset", "a new port", "a port that is gone"],
 )
 def test_growth(samples: list[tuple[float, dict[str, int]]], expected: dict[str, tuple[int, float]]) -> None:
-    """The sum of all steps; a step back is a new beginning, whatever it was before."""
+    """The sum of all steps. A lower value is a new beginning."""
     assert growth.growth(samples) == expected
 
 
@@ -44,16 +45,16 @@ def test_growth(samples: list[tuple[float, dict[str, int]]], expected: dict[str,
     ids=["none", "one", "a quiet time", "one before the window", "too close", "now"],
 )
 def test_what_is_kept(minutes: list[float], now: float, expected: list[float]) -> None:
-    """For a window of an hour: what is in it, five minutes apart, and the last before it."""
-    found = growth.kept(at(*((each, 0) for each in minutes)), now * 60, HOUR)
+    """For a window of an hour: its samples, five minutes apart, and the last one before it."""
+    found = growth.window_samples(at(*((each, 0) for each in minutes)), now * 60, HOUR)
     assert [seconds / 60 for seconds, _ in found] == expected
 
 
 def test_what_is_kept_stays_small() -> None:
-    """However often a prolog runs: a file of a day of jobs of ten seconds has a window's samples."""
+    """However often a prolog runs: after a day of ten-second jobs the file has the samples of one window."""
     samples: list[tuple[float, dict[str, int]]] = []
     for seconds in range(0, 86400, 10):
-        samples = growth.kept([*samples, (float(seconds), {})], float(seconds), HOUR)
+        samples = growth.window_samples([*samples, (float(seconds), {})], float(seconds), HOUR)
     assert len(samples) <= growth.STEPS + 2
     assert samples[0][0] <= samples[-1][0] - HOUR + HOUR / growth.STEPS
 
@@ -71,13 +72,13 @@ def test_what_is_kept_stays_small() -> None:
     ],
 )
 def test_judge(increase: int, seconds: float, message: str) -> None:
-    """The limit is for a window: a short time is not made longer, and a long one allows more."""
+    """The limit is for a window. It is not scaled to a shorter time, but to a longer one."""
     expected = Finding("failed" if message else "ok", message)
     assert growth.judge({LINK: (increase, seconds)}, {"link_downed": 2}, HOUR) == expected
 
 
 def test_a_limit_of_none_at_all() -> None:
-    """Not one more, in whatever time."""
+    """No increase is allowed, in any time."""
     limits = {"link_downed": 0, "symbol_error": 9}
     grown = {LINK: (1, 9 * 24 * HOUR), "mlx5_0/1: symbol_error": (0, 60.0), "mlx5_1/1: symbol_error": (10, 60.0)}
     assert growth.judge(grown, limits, HOUR).message == (
@@ -94,18 +95,18 @@ def test_a_limit_of_none_at_all() -> None:
     ],
 )
 def test_what_says_nothing_is_unknown(value: int | None, finding: Finding) -> None:
-    """A counter that cannot be read, and one that stopped counting."""
-    assert growth.unknown({LINK: value}, {"link_downed": 255}) == finding
+    """A counter that cannot be read, and one that has stopped."""
+    assert growth.unreadable({LINK: value}, {"link_downed": 255}) == finding
 
 
 def test_worse() -> None:
-    """What is known to be bad before what is not known; of two alike the first."""
+    """A known fault before an unknown result. Of two equal ones the first."""
     fine, unknown, bad = (Finding(word, word) for word in ("ok", "error", "failed"))
-    assert growth.worse(fine, Finding("ok", "")) is fine
-    assert growth.worse(fine, unknown) is unknown
-    assert growth.worse(unknown, Finding("error", "")) is unknown
-    assert growth.worse(unknown, bad) is bad
-    assert growth.worse(bad, unknown) is bad
+    assert growth.worse_finding(fine, Finding("ok", "")) is fine
+    assert growth.worse_finding(fine, unknown) is unknown
+    assert growth.worse_finding(unknown, Finding("error", "")) is unknown
+    assert growth.worse_finding(unknown, bad) is bad
+    assert growth.worse_finding(bad, unknown) is bad
 
 
 @pytest.mark.parametrize(
@@ -113,5 +114,5 @@ def test_worse() -> None:
     [(0.2, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (172800, "2 d")],
 )
 def test_span(seconds: float, text: str) -> None:
-    """In the unit that has few digits."""
+    """In the unit with the fewest digits."""
     assert growth.span(seconds) == text

@@ -1,4 +1,4 @@
-"""InfiniBand: what is made of ports, and what is read of a tree of files as kernels write them.
+"""InfiniBand: the judgement of ports, and the reading of files as kernels write them.
 
 The devices are those of prometheus/procfs, sysfs/testdata/fixtures.ttar, taken from real machines: mlx4_0, a ConnectX-3
 of two ports of 40 Gb/s; hfi1_0, an Omni-Path card; mlx5_0, a ConnectX-4 Lx with the driver's own counters. States of
@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import prechecks
-from prechecks import Context, Finding, infiniband
-from prechecks.infiniband import Infiniband, Port
+from prechecks import Context, Finding
+from prechecks.checks import infiniband
+from prechecks.checks.infiniband import Infiniband, Port
+from tests.unit.prechecks.pace import at_once
+from tests.waiting import HANG_S
 
 ACTIVE = Port("ACTIVE", "LinkUp", 200.0, "InfiniBand")
 DOWN = Port("DOWN", "Polling", 10.0, "InfiniBand")
@@ -25,7 +28,7 @@ JOB = Context("prolog", "n1", infiniband=True)
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A /sys/class/infiniband of three devices; the check reads it."""
+    """Make a /sys/class/infiniband of three devices for the check."""
     root = tmp_path / "infiniband"
     for device, number, rate in (("mlx4_0", 1, "40 Gb/sec (4X QDR)"), ("mlx4_0", 2, "40 Gb/sec (4X QDR)")):
         port(root, device, number, rate)
@@ -40,7 +43,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def port(root: Path, device: str, number: int, rate: str, link_layer: str = "InfiniBand") -> None:
-    """One port as the kernel shows it."""
+    """Make a port as the kernel shows it."""
     path = root / device / "ports" / str(number)
     (path / "counters").mkdir(parents=True)
     texts = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": rate, "link_layer": link_layer}
@@ -50,7 +53,7 @@ def port(root: Path, device: str, number: int, rate: str, link_layer: str = "Inf
 
 
 def look(root: Path, **own: Any) -> Finding:
-    """What the check finds there with these settings, the others as the site file has them."""
+    """Return the check's result with these settings, and the site file's for the others."""
     every = {name: each.default for name, each in Infiniband.settings.items()} | {"window": 3600.0} | own
     return Infiniband().look(JOB, {"infiniband": every, "state": f"{root.parent}/run/state"})
 
@@ -67,7 +70,7 @@ def look(root: Path, **own: Any) -> Finding:
     ],
 )
 def test_parse(texts: tuple[str | None, ...], expected: Port) -> None:
-    """Words and numbers; None for what is not there and for what has another form."""
+    """Words and numbers. None for missing files and other forms."""
     assert infiniband.parse(dict(zip(infiniband.FILES, texts, strict=True))) == expected
 
 
@@ -98,7 +101,7 @@ def test_parse(texts: tuple[str | None, ...], expected: Port) -> None:
     ],
 )
 def test_judge(ports: dict[str, Port], least: int, rate: float | None, verdict: str, message: str) -> None:
-    """Enough good ports pass whatever the others are; what cannot be read fails nobody."""
+    """Enough good ports pass, whatever the others are. Unreadable ports fail no node."""
     assert infiniband.judge(ports, list(ports), least, rate)[:2] == (verdict, message)
 
 
@@ -122,13 +125,13 @@ def test_a_named_port_that_is_not_there() -> None:
 def test_which_ports_and_how_many(
     named: list[str] | None, link_layer: str | None, count: int | None, expected: tuple[list[str], int]
 ) -> None:
-    """All that are named; else one of any, or of a kind."""
-    wanted = infiniband.chosen({"a/1": ACTIVE, "c/1": ROCE}, named, link_layer)
-    assert (wanted, infiniband.needed(wanted, {"ports": named, "count": count})) == expected
+    """All named ports; else one of any kind, or of the given kind."""
+    wanted = infiniband.select_ports({"a/1": ACTIVE, "c/1": ROCE}, named, link_layer)
+    assert (wanted, infiniband.required_count(wanted, {"ports": named, "count": count})) == expected
 
 
 def test_measure(root: Path) -> None:
-    """Each port's files by name, the asked counters with them, also the driver's own; None for what is not there."""
+    """Each port's files by name, with the requested counters, also the driver's own. None for missing ones."""
     found = infiniband.measure(str(root), ["link_downed", "out_of_sequence"])
     assert list(found) == ["hfi1_0/1", "mlx4_0/1", "mlx4_0/2", "mlx5_0/1"]
     assert found["hfi1_0/1"] == {
@@ -143,14 +146,14 @@ def test_measure(root: Path) -> None:
 
 
 def test_devices_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """As people name them."""
+    """By number, not as text."""
     for number in (10, 2, 0):
         port(tmp_path, f"mlx5_{number}", 1, "400 Gb/sec (4X NDR)")
     assert list(infiniband.measure(str(tmp_path), [])) == ["mlx5_0/1", "mlx5_2/1", "mlx5_10/1"]
 
 
 def test_look(root: Path) -> None:
-    """Any port by default; of the kind, of the rate and as many as the site says."""
+    """By default any port; else the site's kind, rate and number."""
     assert look(root).message == "4 active: hfi1_0/1, mlx4_0/1, mlx4_0/2, mlx5_0/1"
     assert look(root, link_layer="Ethernet").message == "1 active: mlx5_0/1"
     assert look(root, rate=40, count=3).verdict == "ok"
@@ -164,14 +167,14 @@ def test_look(root: Path) -> None:
 
 
 def test_a_node_without_infiniband(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No driver was loaded: there is no directory."""
+    """No driver is loaded, so there is no directory."""
     monkeypatch.setattr(infiniband, "ROOT", str(tmp_path / "infiniband"))
     assert look(tmp_path / "infiniband") == Finding("failed", "0 of 1 active: no port", "", 1)
 
 
 def test_a_slip_in_the_site_file_drains_no_node(root: Path) -> None:
-    """It would be on every node at once."""
-    every = {"infiniband": {"ports": ["mlx4_0"]}, "deadline_s": 10.0}
+    """It would be on every node at the same time."""
+    every = {"infiniband": {"ports": ["mlx4_0"]}, "deadline_s": HANG_S}
     (verdict,) = prechecks.run(JOB, every, items=["infiniband"])
     assert (verdict.verdict, verdict.message) == (
         "error",
@@ -180,7 +183,7 @@ def test_a_slip_in_the_site_file_drains_no_node(root: Path) -> None:
 
 
 def test_counters_that_grow(root: Path) -> None:
-    """Named with the port and the time; only those with a limit, only at the ports that are looked at."""
+    """Reported with port and time. Only those with a limit, only on checked ports."""
     limits = {"link_downed": 0, "symbol_error": 10, "ports": ["mlx4_0/1"]}
     assert look(root, **limits).verdict == "ok"
     (root / "mlx4_0/ports/1/counters/symbol_error").write_text("10\n")
@@ -188,15 +191,16 @@ def test_counters_that_grow(root: Path) -> None:
     (root / "mlx4_0/ports/2/counters/link_downed").write_text("1\n")
     assert look(root, **limits) == Finding("ok", "1 active: mlx4_0/1", "mlx4_0/1 active", 1)
     (root / "mlx4_0/ports/1/counters/link_downed").write_text("3\n")
-    assert look(root, **limits)[:2] == ("failed", "mlx4_0/1: link_downed +3 in 0 s > 0 in 60 min")
+    found = look(root, **limits)
+    assert (found.verdict, at_once(found.message)) == ("failed", "mlx4_0/1: link_downed +3 in 0 s > 0 in 60 min")
 
 
 def test_counters_of_the_driver(root: Path) -> None:
-    """They stand in another directory, and only mlx5 has them."""
+    """They are in another directory, and only mlx5 has them."""
     limits = {"out_of_sequence": 0, "link_layer": "Ethernet"}
     assert look(root, **limits).verdict == "ok"
     (root / "mlx5_0/ports/1/hw_counters/out_of_sequence").write_text("2\n")
-    assert look(root, **limits).message == "mlx5_0/1: out_of_sequence +1 in 0 s > 0 in 60 min"
+    assert at_once(look(root, **limits).message) == "mlx5_0/1: out_of_sequence +1 in 0 s > 0 in 60 min"
     found = look(root, out_of_sequence=0, link_layer="InfiniBand", ports=["mlx4_0/1"])
     assert found[:2] == ("error", "cannot be read: mlx4_0/1: out_of_sequence")
 
@@ -209,13 +213,13 @@ def test_counters_of_the_driver(root: Path) -> None:
     ],
 )
 def test_counters_that_say_nothing(root: Path, text: str, message: str) -> None:
-    """Unknown, not bad; `N/A (no PMA)` is what older kernels write for a port without them."""
+    """Unknown, not bad. Older kernels write `N/A (no PMA)` for a port without them."""
     (root / "mlx4_0/ports/1/counters/link_downed").write_text(text)
     assert look(root, ports=["mlx4_0/1"], link_downed=0)[:2] == ("error", message)
 
 
 def test_where_it_applies() -> None:
-    """To jobs with InfiniBand, or to all where the site says so."""
+    """To jobs with InfiniBand, or to all if the site says so."""
     check = Infiniband()
     assert check.applies(JOB, {})
     assert not check.applies(Context("prolog", "n1"), {})

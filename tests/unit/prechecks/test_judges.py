@@ -1,8 +1,9 @@
-"""What each check makes of a measured value: plain values in, whole findings out."""
+"""Each check's judgement of a measured value: plain values in, whole findings out."""
 
 import pytest
 
-from prechecks import CHECKS, NODE_ITEMS, Check, Context, Finding, disk, dns, gpu, ulimit
+from prechecks import CHECKS, NODE_ITEMS, Check, Context, Finding
+from prechecks.checks import disk, dns, gpu, ulimit
 
 GB = 1 << 30
 SETTINGS = {
@@ -16,7 +17,7 @@ SEED = {
     "open_files": 1000000,
     "stack_size_kb": 8000,
     "max_user_processes": 1000000,
-}  # row A4
+}
 
 
 @pytest.mark.parametrize(
@@ -31,12 +32,12 @@ SEED = {
     ],
 )
 def test_disk(available: int | None, finding: Finding) -> None:
-    """Strictly more than the threshold passes; the message is true to the last byte."""
+    """Strictly more than the threshold passes. The message is exact to the last byte."""
     assert disk.judge(available, 32 * GB) == finding
 
 
 def test_disk_of_the_example() -> None:
-    """Half a gigabyte where one is wanted."""
+    """Half a gigabyte if one is required."""
     assert disk.judge(GB // 2, GB).message == "512 MB < 1 GB"
 
 
@@ -55,12 +56,12 @@ SCRATCH, DATA = ("/scratch", disk.judge(GB // 2, GB)), ("/data", disk.judge(3 * 
     ],
 )
 def test_disk_paths(found: list[tuple[str, Finding]], finding: Finding) -> None:
-    """Those that fail are named, and no other."""
+    """Only failing ones are reported."""
     assert disk.judge_all(found) == finding
 
 
 def test_ulimit_low() -> None:
-    """Every limit that is too low is named, in the units of `ulimit -a`."""
+    """Every limit that is too low, in the units of `ulimit -a`."""
     assert ulimit.judge(LOW, SEED) == Finding(
         "failed",
         "max locked memory 8192 < 16000, open files 20000 < 1000000, max user processes 96365 < 1000000",
@@ -70,12 +71,12 @@ def test_ulimit_low() -> None:
 
 
 def test_ulimit_exactly_the_threshold_fails() -> None:
-    """More than the threshold is wanted."""
+    """More than the threshold is required."""
     assert ulimit.judge({**LOW, "open_files": 5}, {"open_files": 5}).message == "open files 5 not > 5"
 
 
 def test_ulimit_unlimited_passes() -> None:
-    """No limit is more than any threshold."""
+    """Unlimited is more than any threshold."""
     assert ulimit.judge(dict.fromkeys(LOW, None), SEED)[:2] == (
         "ok",
         "max locked memory unlimited, open files unlimited, stack size unlimited, max user processes unlimited",
@@ -97,12 +98,12 @@ def test_ulimit_without_a_threshold_passes(thresholds: dict[str, None]) -> None:
     ],
 )
 def test_gpu(there: str, finding: Finding) -> None:
-    """All of them pass; the message counts, the value names."""
+    """All must pass. The message has counts, the value has names."""
     assert gpu.judge({f"/dev/g{number}": str(number) in there for number in range(4)}) == finding
 
 
 def test_gpu_expects_the_jobs_own_and_a_whole_node() -> None:
-    """A GPU of the job is looked for even where the site's count is too low."""
+    """A GPU of the job is expected even if the site's count is too low."""
     assert gpu.expected((2, 5), None) == [2, 5]
     assert gpu.expected((2, 5), 4) == [0, 1, 2, 3, 5]
     assert gpu.expected((), 2) == [0, 1]
@@ -118,7 +119,7 @@ def test_gpu_expects_the_jobs_own_and_a_whole_node() -> None:
     ],
 )
 def test_dns(unresolved: list[str], finding: Finding) -> None:
-    """Three names at most are named, the rest is counted."""
+    """At most three names are reported; the rest is counted."""
     assert dns.judge(8, unresolved, 8) == finding
 
 
@@ -149,20 +150,20 @@ def test_dns_names_in_hosts_files() -> None:
     ],
 )
 def test_which_checks_apply(context: Context, mandatory: list[str], items: str) -> None:
-    """Limits with InfiniBand, GPUs with GPUs, both where the site insists; no disk without a threshold."""
+    """Limits with InfiniBand, GPUs with GPUs, both if mandatory; no disk without a threshold."""
     settings = {**SETTINGS, "mandatory": mandatory}
     assert " ".join(check.item for check in CHECKS if check.applies(context, settings)) == items
 
 
 def test_mandatory_gpus_need_a_count() -> None:
-    """Without one there is nothing to expect on a node whose job has no GPUs."""
+    """Without one nothing is expected on a node whose job has no GPUs."""
     (check,) = (check for check in CHECKS if check.item == "gpu-check")
     settings = {"mandatory": ["gpu-check"], "gpu-check": {"device": "/dev/nvidia%d", "count": None}}
     assert not check.applies(Context("prolog", "n1"), settings)
 
 
 def test_the_registry() -> None:
-    """The requirements' items in their order; only what is the node's own drains it."""
+    """The items in their order. Only a node's own faults drain it."""
     assert [check.item for check in CHECKS] == [
         "dns",
         "disk-size.root",
@@ -188,6 +189,7 @@ def test_the_registry() -> None:
         "mounts.paths",
         "mounts.local",
         "memory",
+        "memory.available",
         "memory.slurm",
         "clock",
         "processes",
@@ -198,9 +200,17 @@ def test_the_registry() -> None:
     ]
     assert [item for item in (check.item for check in CHECKS) if item not in NODE_ITEMS] == [
         "dns",
+        "disk-size.root",
+        "disk-size.shm",
+        "disk-size.cache",
+        "ulimit",
+        "inodes.root",
+        "inodes.shm",
+        "inodes.cache",
         "disk-size.paths",
         "inodes.paths",
         "mounts.paths",
+        "memory.available",
         "clock",
         "processes",
         "processes.leftovers",

@@ -1,33 +1,38 @@
-"""`processes leftovers`: what an ended job has left, told from jobs, logins and services by what /proc says."""
+"""`processes leftovers`: processes of ended jobs, told from jobs, logins and services by /proc."""
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import prechecks
-from prechecks import Context, Finding, leftovers
-from prechecks.leftovers import Process
+from prechecks import Context, Finding
+from prechecks.checks.processes import Leftovers, judge_leftovers, leftovers, step_job
+from prechecks.measure import proc
+from prechecks.measure.proc import Process
+from tests.waiting import HANG_S, until
 
 ALICE, BOB = 20001, 20002
 SLURMD = "0::/system.slice/slurmd.service\n"
-V1 = "4:memory:/slurm/uid_20001/job_{}/step_0\n1:name=systemd:/system.slice/slurmd.service\n"  # as jobs have it there
+V1 = "4:memory:/slurm/uid_20001/job_{}/step_0\n1:name=systemd:/system.slice/slurmd.service\n"  # the cgroup of a job
 V2 = "0::/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0\n"
+# 26.05: the job's SLUID in place of `job_<id>`. A slurmstepd has it in its cgroup, and the number in its title.
+V2_SLUID = "0::/system.slice/n1_slurmstepd.scope/{}/step_batch/{}\n"
+SEVEN, SIX = "s715M82HNH0K00", "sEKNKTV3WPV500"
 SESSION = "0::/user.slice/user-20001.slice/session-3.scope\n"
 SERVICE = "0::/system.slice/grafana.service\n"
 INIT, DAEMON = Process(1, 0, "systemd", "S", 0), Process(50, 0, "slurmd", "S", 1)
 
 
 def step(pid: int, job: str) -> tuple[Process, str]:
-    """A slurmstepd and its title."""
+    """Return a slurmstepd and its title."""
     return Process(pid, 0, "slurmstepd", "S", 1), f"slurmstepd: [{job}.batch]"
 
 
 def of(pid: int, parent: int, uid: int = ALICE, state: str = "S") -> Process:
-    """A user's process."""
+    """Return a user's process."""
     return Process(pid, uid, "python3", state, parent)
 
 
@@ -59,30 +64,41 @@ TABLE: dict[str, tuple[list[tuple[Process, str]], list[int]]] = {
 
 @pytest.mark.parametrize(("rows", "expected"), TABLE.values(), ids=TABLE)
 def test_leftovers(rows: list[tuple[Process, str]], expected: list[int]) -> None:
-    """Which of the users' processes no job explains."""
+    """Users' processes that no job explains."""
     texts = {50: SLURMD, **{process.pid: text for process, text in rows}}
     processes = {each.pid: each for each in (INIT, DAEMON, *(process for process, _ in rows))}
-    found = leftovers.leftovers(processes, 1000, lambda pid: texts.get(pid, ""), lambda pid: texts.get(pid, ""))
+    found = leftovers(processes, 1000, lambda pid: texts.get(pid, ""), lambda pid: texts.get(pid, ""))
     assert [each.pid for each in found] == expected
 
 
 def test_the_job_is_named() -> None:
-    """Where the cgroup says it."""
-    (found,) = leftovers.leftovers({50: DAEMON, 72: of(72, 1)}, 1000, {50: SLURMD, 72: V2.format(6)}.__getitem__, str)
+    """If the cgroup names it."""
+    (found,) = leftovers({50: DAEMON, 72: of(72, 1)}, 1000, {50: SLURMD, 72: V2.format(6)}.__getitem__, str)
     assert found == of(72, 1)._replace(job="6")
 
 
+def test_jobs_by_their_sluid() -> None:
+    """An orphan whose job's slurmstepd still runs is no leftover."""
+    stepd, title = step(70, "7")
+    user = "user/task_special"
+    cgroups = {50: SLURMD, 70: V2_SLUID.format(SEVEN, "slurm"), 72: V2_SLUID.format(SEVEN, user)}
+    cgroups[73] = V2_SLUID.format(SIX, user)
+    processes = {each.pid: each for each in (INIT, DAEMON, stepd, of(72, 1), of(73, 1))}
+    found = leftovers(processes, 1000, cgroups.__getitem__, lambda _: title)
+    assert found == [of(73, 1)._replace(job=SIX)]
+
+
 def test_without_slurmd() -> None:
-    """Nothing is known of any process that no slurmstepd is above."""
+    """Processes without a slurmstepd above them are unknown."""
     with pytest.raises(LookupError, match="slurmd does not run here"):
-        leftovers.leftovers({1: INIT, 72: of(72, 1)}, 1000, lambda _: SLURMD, str)
+        leftovers({1: INIT, 72: of(72, 1)}, 1000, lambda _: SLURMD, str)
     step_of_7, title = step(70, "7")
-    assert leftovers.leftovers({70: step_of_7, 71: of(71, 70)}, 1000, lambda _: SLURMD, lambda _: title) == []
+    assert leftovers({70: step_of_7, 71: of(71, 70)}, 1000, lambda _: SLURMD, lambda _: title) == []
 
 
 def test_a_ring() -> None:
-    """Numbers that were given again while /proc was read may make one: it ends."""
-    assert leftovers.leftovers({50: DAEMON, 71: of(71, 72), 72: of(72, 71)}, 1000, lambda _: SLURMD, str) == []
+    """Reused pids may form a ring while /proc is read: the search ends."""
+    assert leftovers({50: DAEMON, 71: of(71, 72), 72: of(72, 71)}, 1000, lambda _: SLURMD, str) == []
 
 
 @pytest.mark.parametrize(
@@ -90,7 +106,7 @@ def test_a_ring() -> None:
 )
 def test_step_job(title: str, job: str) -> None:
     """As Slurm writes it over the command line."""
-    assert leftovers.step_job(title) == job
+    assert step_job(title) == job
 
 
 @pytest.mark.parametrize(
@@ -110,12 +126,12 @@ def test_step_job(title: str, job: str) -> None:
     ],
 )
 def test_judge(found: list[Process], finding: Finding) -> None:
-    """Three at most are named."""
-    assert leftovers.judge(found, lambda uid: f"u{uid}") == finding
+    """At most three are reported."""
+    assert judge_leftovers(found, lambda uid: f"u{uid}") == finding
 
 
 def test_the_processes_of_this_machine() -> None:
-    """A user's process and root's are read, one of a system account is not; without users only owners are looked at."""
+    """Processes of users and root are read, those of system accounts are not. Without users only owners are read."""
     uids = {}
     for uid in (27182, 999):
         pid = os.fork()
@@ -125,39 +141,36 @@ def test_the_processes_of_this_machine() -> None:
             os._exit(0)
         uids[uid] = pid
     try:
-        until = time.monotonic() + 60
-        while any(Path(f"/proc/{pid}").stat().st_uid != uid for uid, pid in uids.items()):
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        found = leftovers.table(27182)
+        until(lambda: all(Path(f"/proc/{pid}").stat().st_uid == uid for uid, pid in uids.items()))
+        found = proc.table(27182)
         mine = found[os.getpid()]
         assert (mine.uid, mine.state, mine.parent) == (0, "R", os.getppid())
         assert (found[uids[27182]].uid, found[uids[27182]].parent) == (27182, os.getpid())
         assert uids[999] not in found
-        assert leftovers.table(10**9) == {}
-        assert leftovers.cgroup(os.getpid())
-        assert leftovers.title(os.getpid())
+        assert proc.table(10**9) == {}
+        assert proc.cgroup(os.getpid())
+        assert proc.title(os.getpid())
     finally:
         for each in uids.values():
             os.kill(each, signal.SIGKILL)
             os.waitpid(each, 0)
-    assert (leftovers.cgroup(pid), leftovers.title(pid)) == ("", "")
+    assert (proc.cgroup(pid), proc.title(pid)) == ("", "")
 
 
 OWN = {"leftovers": True, "users_from": 1000, "accept": ["agent"]}
 
 
 def look(monkeypatch: pytest.MonkeyPatch, *looks: list[Process]) -> Finding:
-    """What the check makes of these looks, one after the other."""
+    """Return the check's result of these reads of /proc."""
     left = iter(looks)
-    monkeypatch.setattr(leftovers, "table", lambda _: {})
-    monkeypatch.setattr(leftovers, "leftovers", lambda *_: next(left))
-    monkeypatch.setattr(leftovers, "AGAIN_S", 0)
-    return leftovers.Leftovers().look(Context("hand", "n1"), {"processes": OWN})
+    monkeypatch.setattr(proc, "table", lambda _: {})
+    monkeypatch.setattr("prechecks.checks.processes.leftovers", lambda *_: next(left))
+    monkeypatch.setattr("prechecks.checks.processes.AGAIN_S", 0)
+    return Leftovers().look(Context("hand", "n1"), {"processes": OWN})
 
 
 def test_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has gone a second later was a job that ended just then; what is new does not count yet."""
+    """A process that ends within a second belonged to an ending job. A new one does not count yet."""
     assert look(monkeypatch, []).verdict == "ok"
     assert look(monkeypatch, [of(7, 1)], [of(8, 1)]).verdict == "ok"
     assert look(monkeypatch, [of(7, 1), of(9, 1)], [of(8, 1), of(9, 1)]).value == 1
@@ -167,7 +180,7 @@ def test_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("hook", "own"), [("prolog", OWN), ("hand", {**OWN, "leftovers": False}), ("hand", {})])
 def test_where(hook: str, own: dict[str, Any]) -> None:
-    """Not before a job, and not unless the site wants it."""
-    settings = {"deadline_s": 30.0, "processes": own}
-    (found,) = prechecks.run(Context(hook, "n1"), settings, checks=[leftovers.Leftovers()])
+    """Not before a job, and only if the site wants it."""
+    settings = {"deadline_s": HANG_S, "processes": own}
+    (found,) = prechecks.run(Context(hook, "n1"), settings, checks=[Leftovers()])
     assert found.verdict == "skipped"

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import prechecks
-from prechecks import Context, Finding, ports
+from prechecks import Context, Finding
+from prechecks.checks import ports
+from tests.waiting import HANG_S
 
 # /proc/net/tcp of Linux 6.18: two that listen, then what has been a connection.
 TABLE = """\
@@ -19,25 +21,25 @@ TABLE = """\
 
 
 def test_parse() -> None:
-    """The listening ones come first; what follows is not read on."""
+    """Listening sockets come first. Reading stops after them."""
     assert ports.parse(TABLE.splitlines()) == {2024, 6818}
     assert ports.parse(TABLE.splitlines()[:1]) == set()
 
 
 def test_judge() -> None:
-    """Those without a listener are named."""
+    """Those without a listener are reported."""
     assert ports.judge({22, 6818}, [22, 6818]) == Finding("ok", "listened on: 22, 6818", 2, 2)
     assert ports.judge({22}, [6818, 22, 111]) == Finding("failed", "nothing listens on 6818, 111", 1, 3)
 
 
 def run(*numbers: int) -> prechecks.Verdict:
-    settings = {"deadline_s": 30.0, "ports": {"listening": numbers}}
+    settings = {"deadline_s": HANG_S, "ports": {"listening": numbers}}
     (found,) = prechecks.run(Context("prolog", "n1"), settings, checks=[ports.Ports()])
     return found
 
 
 def test_ports_of_this_machine(tmp_path: Path) -> None:
-    """A socket that listens; not one that is only bound, nor where there is no table."""
+    """A listening socket counts; a bound one, or a missing table, does not."""
     with socket.socket() as one, socket.socket() as bound:
         for each in (one, bound):
             each.bind(("127.0.0.1", 0))
@@ -50,7 +52,7 @@ def test_ports_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_a_port_of_ipv6() -> None:
-    """Listened on at ::1 alone."""
+    """It listens only on ::1."""
     with socket.socket(socket.AF_INET6) as six:
         try:
             six.bind(("::1", 0))

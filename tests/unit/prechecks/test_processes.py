@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 import prechecks
-from prechecks import Context, processes
+from prechecks import Context
+from prechecks.checks import processes
+from prechecks.measure import proc
+from tests.waiting import HANG_S, until
 
 # The head of /proc/self/stat, Linux 6.18; the other is what prctl(PR_SET_NAME) lets a program be called.
 STAT = (
@@ -21,8 +24,8 @@ ODD = b"7 (a) R (b) Z 1 7 7 0 -1"
 
 def test_parse() -> None:
     """The last parenthesis ends the name."""
-    assert processes.parse(STAT) == ("15966", "head", "R")
-    assert processes.parse(ODD) == ("7", "a) R (b", "Z")
+    assert proc.parse(STAT) == ("15966", "head", "R")
+    assert proc.parse(ODD) == ("7", "a) R (b", "Z")
 
 
 def some(state: str, *names: str) -> list[tuple[str, str, str]]:
@@ -40,13 +43,13 @@ def some(state: str, *names: str) -> list[tuple[str, str, str]]:
     ],
 )
 def test_judge(found: Any, zombies: int | None, stuck: int | None, verdict: str, message: str) -> None:
-    """More than the threshold fails; what has none is not said."""
+    """More than the threshold fails. Without a threshold nothing is reported."""
     assert processes.judge(found, zombies, stuck)[:2] == (verdict, message)
 
 
 @contextmanager
 def child(does: Callable[[], object]) -> Iterator[int]:
-    """A process that does this and is not waited for meanwhile."""
+    """Start a process with this behaviour, which is not waited for."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -60,20 +63,20 @@ def child(does: Callable[[], object]) -> Iterator[int]:
 
 
 def test_the_processes_of_this_machine() -> None:
-    """This one runs, its ended child is a zombie, and one that has gone is left out."""
+    """This one runs, its ended child is a zombie, and ended ones are left out."""
     with child(lambda: None) as pid:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        found = {number: state for number, _, state in processes.processes()}
+        found = {number: state for number, _, state in proc.processes()}
         assert found[str(os.getpid())] == "R"
         assert found[str(pid)] == "Z"
-        settings = {"deadline_s": 30.0, "processes": {"zombies": 0, "stuck": 10**6}}
+        settings = {"deadline_s": HANG_S, "processes": {"zombies": 0, "stuck": 10**6}}
         (verdict,) = prechecks.run(Context("periodic", "n1"), settings, checks=[processes.Processes()])
         assert verdict.verdict == "failed", verdict
-    assert list(processes.processes([str(pid), "no number"])) == []
+    assert list(proc.processes([str(pid), "no number"])) == []
 
 
 def vfork_and_wait() -> None:
-    """A parent in vfork(2) waits uninterruptibly for its child: state D, as of a dead disk."""
+    """Start a parent in vfork(2), which waits uninterruptibly for its child: state D, as with a dead disk."""
     import ctypes
 
     if ctypes.PyDLL(None).vfork() == 0:
@@ -81,11 +84,9 @@ def vfork_and_wait() -> None:
 
 
 def test_a_process_that_is_stuck() -> None:
-    """Both looks find it, and it is named."""
+    """Both reads find it, and it is reported."""
     with child(vfork_and_wait) as pid:
-        until = time.monotonic() + 60
-        while next(processes.processes([str(pid)]))[2] != "D" and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: next(proc.processes([str(pid)]))[2] == "D")
         settings = {"processes": {"zombies": None, "stuck": 0}}
         start = time.monotonic()
         found = processes.Processes().look(Context("hand", "n1"), settings)
@@ -97,13 +98,13 @@ def test_a_process_that_is_stuck() -> None:
 @pytest.mark.parametrize(("hook", "own", "verdict"), [("prolog", {"zombies": 1}, "skipped"), ("hand", {}, "skipped")])
 def test_where(hook: str, own: dict[str, int], verdict: str) -> None:
     """Not before a job, and not without a threshold."""
-    settings = {"deadline_s": 30.0, "processes": own}
+    settings = {"deadline_s": HANG_S, "processes": own}
     (found,) = prechecks.run(Context(hook, "n1"), settings, checks=[processes.Processes()])
     assert found.verdict == verdict
 
 
 def test_a_wait_that_ends_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second look decides, and looks only at those that waited."""
+    """The second read decides, and reads only processes that waited."""
     asked: list[Any] = []
     first, second = [*some("D", "dd"), ("2", "cp", "D"), ("3", "sh", "S")], [*some("D", "dd"), ("2", "cp", "S")]
 
@@ -111,7 +112,7 @@ def test_a_wait_that_ends_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(pids)
         return first if pids is None else second
 
-    monkeypatch.setattr(processes, "processes", looks)
+    monkeypatch.setattr(proc, "processes", looks)
     monkeypatch.setattr(processes, "AGAIN_S", 0)
     found = processes.Processes().look(Context("hand", "n1"), {"processes": {"zombies": None, "stuck": 0}})
     assert found[:2] == ("failed", "1 stuck in the kernel (dd), more than 0")

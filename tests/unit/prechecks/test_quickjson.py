@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 @pytest.fixture(params=["core", "package"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the core, and as on an interpreter that has none."""
+    """With the C core, and as on an interpreter without it."""
     if request.param == "package":
         monkeypatch.setitem(sys.modules, "_json", None)
     return str(request.param)
@@ -27,7 +27,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @given(VALUES)
 def test_there_and_back(value: object) -> None:
-    """What the json package writes is read the same, and it reads what is written here: one line of ASCII."""
+    """It reads the json package's output, and the package reads ours: one line of ASCII."""
     assert quickjson.loads(json.dumps(value, indent=1)) == value
     text = quickjson.dumps(value)
     assert json.loads(text) == value
@@ -36,7 +36,7 @@ def test_there_and_back(value: object) -> None:
 
 
 def test_forms(way: str) -> None:
-    """Tuples are lists; no blanks; NaN and the infinities are as the package has them."""
+    """Tuples become lists; no blanks; NaN and infinities as in the package."""
     assert quickjson.dumps({"a": (1, 2.5), "b": None}) == '{"a":[1,2.5],"b":null}'
     assert math.isnan(quickjson.loads("NaN"))
     assert quickjson.loads(" -Infinity\n") == -math.inf
@@ -46,13 +46,13 @@ def test_forms(way: str) -> None:
     "text", ["", " ", "{", '{"v": 1} x', "[1] [2]", "nul", '{"a":1,}', '"\n"', "{'a': 1}", "\0", "[1,"]
 )
 def test_what_is_no_json(way: str, text: str) -> None:
-    """A file that is cut off, or something else, is a ValueError."""
+    """A truncated file, or other content, is a ValueError."""
     with pytest.raises(ValueError, match=r"."):
         quickjson.loads(text)
 
 
 def test_what_json_has_no_form_for(way: str) -> None:
-    """It is a TypeError that names the type."""
+    """A TypeError that names the type."""
     with pytest.raises(TypeError, match="object"):
         quickjson.dumps([object()])
 

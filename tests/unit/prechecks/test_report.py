@@ -1,4 +1,4 @@
-"""What is written of verdicts: sizes, the log line, the drain reason, the report."""
+"""The written forms of verdicts: sizes, log line, drain reason, report, metrics."""
 
 import json
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from prechecks import PrecheckError, Report, Verdict, line, node_problems, reason
-from prechecks.units import size
-from prechecks.verdict import one_line
+from prechecks.verdict import format_size, one_line
 
 GPUS = Verdict("gpu-check", "failed", "node_problem", "3 of 4 GPUs", value="missing /dev/g3", threshold=4, seconds=0.1)
 SHM = Verdict("disk-size.shm", "failed", "node_problem", "512 MB < 1 GB", value=1 << 29, threshold=1 << 30)
@@ -41,11 +40,11 @@ TEXT = (
 )
 def test_size(count: int, text: str) -> None:
     """Binary units, short, never rounded up."""
-    assert size(count) == text
+    assert format_size(count) == text
 
 
 def test_line() -> None:
-    """The keyword is in the line on success and on failure, as the requirements write it."""
+    """The keyword is in the line on success and on failure."""
     assert line("n2", SHM) == "[slurm_plugin] n2 disk-size shm: failed: 512 MB < 1 GB"
     assert line("n2", NAMES) == "[slurm_plugin] n2 dns: ok: 4 names"
 
@@ -64,14 +63,14 @@ def test_nothing_drains_for_what_is_shared_or_unknown() -> None:
 
 
 def test_a_message_cannot_forge_a_line() -> None:
-    """Control characters in a message end up neither in the log nor in the drain reason."""
+    """Control characters in a message reach neither the log nor the drain reason."""
     forged = Verdict("gpu-check", "failed", "node_problem", "x\n[slurm_plugin] n1 dns: ok\x1b[1m")
     assert line("n2", forged) == "[slurm_plugin] n2 gpu-check: failed: x [slurm_plugin] n1 dns: ok?[1m"
     assert reason((forged,), 1) == "slurm_plugin: gpu-check: x [slurm_plugin] n1 dns: ok?[1m [job 1]"
 
 
 def test_a_long_message_is_cut() -> None:
-    """At 200 characters, and one can see that it was."""
+    """At 200 characters, visibly."""
     assert one_line("x" * 200) == "x" * 200
     assert one_line("x" * 201) == "x" * 197 + "..."
 
@@ -84,7 +83,7 @@ def test_report_to_json_and_back() -> None:
 
 
 def test_keys_of_a_later_writer_are_passed_over() -> None:
-    """A field more is no other version."""
+    """An additional field does not make another version."""
     fields = json.loads(TEXT)
     fields["boot"] = "x"
     fields["items"][0]["unit"] = "names"
@@ -117,7 +116,7 @@ def test_what_is_no_report(text: str) -> None:
     ],
 )
 def test_wrong_fields_are_refused(where: str, name: str, value: Any) -> None:
-    """A wrong version, type or word names itself in the error; so does a missing key."""
+    """The error names a wrong version, type or word, and a missing key."""
     fields = json.loads(TEXT)
     part = fields if where == "report" else fields["items"][1]
     part[name] = value
@@ -134,18 +133,62 @@ def test_an_item_that_is_no_object() -> None:
         Report.from_json(TEXT.replace('"items":[', '"items":["dns",'))
 
 
-def test_a_verdict_is_valid_or_not_made() -> None:
-    """Its words are the contract's."""
-    with pytest.raises(PrecheckError, match=r"^dns: 'bad' is none of ok, failed, timeout, skipped, error$"):
-        Verdict("dns", "bad", "job_problem", "")
-    with pytest.raises(PrecheckError, match=r"^dns: 'bad' is none of node_problem, job_problem, no_problem$"):
-        Verdict("dns", "ok", "bad", "")
+def test_words_that_the_contract_does_not_have() -> None:
+    """A report with another verdict or problem is refused."""
+    dns = Verdict("dns", "ok", "job_problem", "")
+    for bad, words in (
+        (dns._replace(verdict="bad"), "ok, failed, timeout, skipped, error"),
+        (dns._replace(problem="bad"), "node_problem, job_problem, no_problem"),
+    ):
+        with pytest.raises(PrecheckError, match=rf"^dns: 'bad' is none of {words}$"):
+            Report.from_json(Report("n1", None, "hand", 1.0, (bad,)).to_json())
 
 
 def test_parts_of_a_reason_can_be_told_apart() -> None:
-    """`; ` stands between items only, and scontrol would take a quotation mark away."""
+    """`; ` separates items only, and scontrol strips a final quotation mark."""
     verdicts = (
         Verdict("dns", "failed", "node_problem", 'no name for "n1"; none for n2'),
         Verdict("clock", "failed", "node_problem", 'off by "1 s"'),
     )
     assert reason(verdicts, None) == "slurm_plugin: dns: no name for 'n1', none for n2; clock: off by '1 s'"
+
+
+LOOK = Report(
+    "n1",
+    None,
+    "periodic",
+    1795276800.5,
+    (
+        Verdict("dns", "ok", "job_problem", "fine", seconds=0.01),
+        Verdict("disk-size.shm", "failed", "node_problem", 'a "quoted"\nmessage', seconds=0.2),
+        Verdict("gpu-check", "timeout", "node_problem", "no answer", seconds=10.0),
+        Verdict("clock", "skipped", "node_problem", "not here"),
+    ),
+)
+
+
+def test_metrics() -> None:
+    """Each item has a gauge for each metric; a skipped item has none, and messages are left out."""
+    lines = [line for line in LOOK.metrics().splitlines() if not line.startswith("#")]
+    assert lines == [
+        'slurm_plugin_check_failed{hook="periodic",item="dns"} 0',
+        'slurm_plugin_check_failed{hook="periodic",item="disk-size.shm"} 1',
+        'slurm_plugin_check_failed{hook="periodic",item="gpu-check"} 0',
+        'slurm_plugin_check_unknown{hook="periodic",item="dns"} 0',
+        'slurm_plugin_check_unknown{hook="periodic",item="disk-size.shm"} 0',
+        'slurm_plugin_check_unknown{hook="periodic",item="gpu-check"} 1',
+        'slurm_plugin_check_seconds{hook="periodic",item="dns"} 0.01',
+        'slurm_plugin_check_seconds{hook="periodic",item="disk-size.shm"} 0.2',
+        'slurm_plugin_check_seconds{hook="periodic",item="gpu-check"} 10.0',
+        'slurm_plugin_check_last_look_timestamp_seconds{hook="periodic"} 1795276800.5',
+    ]
+
+
+def test_each_metric_is_described_once() -> None:
+    """HELP and TYPE come before the first sample, as the format requires."""
+    lines = LOOK.metrics().splitlines()
+    for name in ("failed", "unknown", "seconds", "last_look_timestamp_seconds"):
+        first = next(place for place, line in enumerate(lines) if line.startswith(f"slurm_plugin_check_{name}{{"))
+        assert lines[first - 2].startswith(f"# HELP slurm_plugin_check_{name} ")
+        assert lines[first - 1] == f"# TYPE slurm_plugin_check_{name} gauge"
+    assert LOOK.metrics().endswith("\n")

@@ -1,10 +1,8 @@
-"""The runner: whatever a check does, there is an answer in time, and nothing is left behind."""
+"""The runner: whatever a check does, the result is there in time, and nothing is left behind."""
 
 import os
 import signal
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,162 +10,123 @@ import pytest
 
 import prechecks
 from prechecks import Check, Context, Finding, PrecheckError, Verdict
-from prechecks.child import Child
-from prechecks.runner import _shared
-
-CONTEXT = Context("prolog", "n1")
-WIDE = 20.0  # seconds; how much later than its deadline a run may end on a busy machine
+from prechecks.runner import PATIENCE_S, _group
+from tests.unit.prechecks.looks import CONTEXT, Looks, fine, kill_it, leave, raise_it, run
+from tests.unit.prechecks.pace import RunnersTime
+from tests.waiting import HANG_S, until
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was killed is waited for longer here: a busy machine takes its time to end twenty processes."""
-    monkeypatch.setattr("prechecks.child.REAP_S", WIDE)
-    until = time.monotonic() + WIDE
-    with suppress(ChildProcessError):  # nor is a child that a test before left behind one of these tests'
-        while time.monotonic() < until:
-            os.waitpid(-1, os.WNOHANG)
-            time.sleep(0.001)
+def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunnersTime:
+    """Time passes only while a hanging check is waited for. Wait for the end of killed processes."""
+    monkeypatch.setattr("prechecks.runner.REAP_S", HANG_S)
+    directory = tmp_path / "hanging"
+    directory.mkdir()
+    return RunnersTime(directory, monkeypatch)
 
 
-class Looks(Check):
-    """A check that does what it is told."""
-
-    problem = "node_problem"
-    condition = "not wanted"
-
-    def __init__(
-        self, item: str, look: Callable[[], Finding], *, forked: bool = True, wanted: bool = True, quick: bool = False
-    ) -> None:
-        self.item, self.does, self.forked, self.wanted, self.quick = item, look, forked, wanted, quick
-
-    def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
-        return self.wanted
-
-    def look(self, context: Context, settings: Mapping[str, Any]) -> Finding:
-        return self.does()
+@pytest.fixture
+def hang(clock: RunnersTime) -> Callable[[], NoReturn]:
+    """Never return."""
+    return clock.hang
 
 
-def fine() -> Finding:
-    return Finding("ok", f"process {os.getpid()}", 1, 2)
+@pytest.fixture
+def deaf(clock: RunnersTime) -> Callable[[], NoReturn]:
+    """Never return, and ignore every signal that can be ignored."""
 
+    def hang_and_ignore_everything() -> NoReturn:
+        for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_IGN)
+        clock.hang()
 
-def hang() -> NoReturn:
-    while True:
-        time.sleep(60)
-
-
-def hang_and_ignore_everything() -> NoReturn:
-    for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_IGN)
-    hang()
-
-
-def raise_it() -> NoReturn:
-    raise PermissionError("no\nway")
-
-
-def kill_it() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
-
-
-def leave() -> NoReturn:
-    os._exit(0)
-
-
-def descriptors() -> dict[int, str]:
-    """What this process has open."""
-    found: dict[int, str] = {}
-    for number in range(4096):
-        with suppress(FileNotFoundError):
-            found[number] = str(Path(f"/proc/self/fd/{number}").readlink())
-    return found
-
-
-def run(*checks: Check, deadline_s: float = 30.0, **settings: Any) -> tuple[Verdict, ...]:
-    """Run these checks; afterwards no child and no descriptor may be left."""
-    before = descriptors()
-    verdicts = prechecks.run(CONTEXT, {"deadline_s": deadline_s, **settings}, checks=checks)
-    assert descriptors() == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
-    return verdicts
+    return hang_and_ignore_everything
 
 
 def test_a_check_that_passes() -> None:
-    """Its finding becomes the verdict; it ran in a process of its own."""
+    """Its finding becomes the verdict. It ran in a separate process."""
     (verdict,) = run(Looks("one.two", fine))
     assert verdict[:3] == ("one.two", "ok", "node_problem")
     assert (verdict.value, verdict.threshold, verdict.keyword) == (1, 2, "one two")
     assert verdict.message.startswith("process ")
     assert verdict.message != f"process {os.getpid()}"
-    assert 0 < verdict.seconds < 30
 
 
 def test_a_check_that_cannot_hang_runs_here() -> None:
-    """Without the price of a process."""
+    """Without a separate process."""
     (verdict,) = run(Looks("one", fine, forked=False))
     assert verdict.message == f"process {os.getpid()}"
 
 
 def test_quick_checks_share_a_child() -> None:
-    """One process for all of them; another check beside them has its own."""
+    """One process for all of them; other checks have their own."""
     first, other, last = run(Looks("a", fine, quick=True), Looks("b", fine), Looks("c", fine, quick=True))
     assert first.message == last.message != other.message
 
 
-@pytest.mark.parametrize(
-    ("look", "verdict", "message"),
-    [
-        (hang, "timeout", "no answer within 3 s"),
-        (hang_and_ignore_everything, "timeout", "no answer within 3 s"),
-        (kill_it, "error", "the check was killed by signal 9"),
-        (leave, "error", "the check ended without a result"),
-        (raise_it, "error", "PermissionError: no way"),
-        (lambda: Finding("ok", "", object()), "error", "the check ended without a result"),  # type: ignore[arg-type]
-    ],
-)
-def test_one_that_is_broken_takes_nobody_with_it(look: Callable[[], Finding], verdict: str, message: str) -> None:
-    """Whatever one of those that share a child does there, the others before and behind it have their answers."""
+BROKEN: dict[str, tuple[Callable[[], Finding] | str, str, str]] = {
+    "hangs": ("hang", "timeout", "no answer within 3 s"),
+    "ignores signals": ("deaf", "timeout", "no answer within 3 s"),
+    "is killed": (kill_it, "error", "the check was killed by signal 9"),
+    "leaves": (leave, "error", "the check ended without a result"),
+    "raises": (raise_it, "error", "PermissionError: no way"),
+    "answers nonsense": (lambda: Finding("ok", "", object()), "error", "the check ended without a result"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("how", "verdict", "message"), BROKEN.values(), ids=BROKEN)
+def test_one_that_is_broken_takes_nobody_with_it(
+    request: pytest.FixtureRequest, how: Callable[[], Finding] | str, verdict: str, message: str
+) -> None:
+    """Whatever one of the checks in a child does, the others before and after it have results."""
+    look = request.getfixturevalue(how) if isinstance(how, str) else how
     looks = (fine, look, fine, look, fine)
     found = run(*(Looks(f"check{number}", each, quick=True) for number, each in enumerate(looks)), deadline_s=3.0)
     assert [each.verdict for each in found] == ["ok", verdict, "ok", verdict, "ok"]
     assert {each.message for each in found if each.verdict == verdict} == {message}
 
 
-def test_one_that_takes_its_time_holds_nobody_up() -> None:
-    """Who waits behind it is looked at alone; its own answer comes from the child it began in, once."""
+def test_one_that_takes_its_time_holds_nobody_up(
+    clock: RunnersTime, hang: Callable[[], NoReturn], tmp_path: Path
+) -> None:
+    """Checks after it run in other children. Its own result comes from its first child, once."""
+    note = tmp_path / "slow"
 
     def slow() -> Finding:
-        time.sleep(1.0)
+        waits = clock.note()
+        note.symlink_to(waits)
+        waits.touch()
+        until(lambda: not waits.exists())  # until the check after it has run
         return fine()
 
-    looks = {"hung": hang, "fine": fine, "slow": slow}  # the last is looked at first
+    def wakes_it() -> Finding:
+        note.resolve().unlink(missing_ok=True)
+        return fine()
+
+    looks = {"hung": hang, "fine": wakes_it, "slow": slow}  # the last one runs first
     hung, waited, late = run(*(Looks(name, look, quick=True) for name, look in looks.items()), deadline_s=6.0)
     assert [each.verdict for each in (hung, waited, late)] == ["timeout", "ok", "ok"]
     assert waited.message != late.message
-    assert late.seconds > 0.9
+    assert late.seconds >= PATIENCE_S
 
 
 def test_the_names_of_hosts_wait_for_nobody_and_nobody_for_them() -> None:
-    """A name server may take its time: `dns` comes last in the child that it shares."""
-    shared = [[check.item for check in row] for row in _shared(prechecks.CHECKS) if len(row) > 1]
+    """A name server may be slow: `dns` is the last in its shared child."""
+    shared = [[check.item for check in row] for row in _group(prechecks.CHECKS) if len(row) > 1]
     assert [row[-1] for row in shared] == ["dns"]
 
 
-@pytest.mark.parametrize("look", [hang, hang_and_ignore_everything])
-def test_a_check_that_hangs(look: Callable[[], Finding]) -> None:
-    """It is given up at the deadline; what the others found stays."""
-    start = time.monotonic()
-    hung, other = run(Looks("hung", look), Looks("other", fine), deadline_s=0.5)
-    assert 0.5 <= time.monotonic() - start < 0.5 + WIDE
+@pytest.mark.parametrize("how", ["hang", "deaf"])
+def test_a_check_that_hangs(request: pytest.FixtureRequest, clock: RunnersTime, how: str) -> None:
+    """It is abandoned at the deadline. The others' results remain."""
+    hung, other = run(Looks("hung", request.getfixturevalue(how)), Looks("other", fine), deadline_s=0.5)
+    assert clock.passed == pytest.approx(0.5)
     assert hung[:4] == ("hung", "timeout", "node_problem", "no answer within 0.5 s")
     assert other.verdict == "ok"
 
 
-def test_a_check_that_hangs_says_where() -> None:
-    """The last of what it said that it was doing; a check that ends says nothing of it."""
+def test_a_check_that_hangs_says_where(hang: Callable[[], NoReturn]) -> None:
+    """The message has its last reported activity; a check that ends has none."""
 
     def look(places: str, end: Callable[[], Finding]) -> Check:
         def places_then_end() -> Finding:
@@ -188,7 +147,7 @@ def test_a_check_that_hangs_says_where() -> None:
 
 @pytest.mark.parametrize("forked", [True, False])
 def test_a_check_that_raises(forked: bool) -> None:
-    """It says nothing about the node; its text is one line."""
+    """It says nothing about the node. Its text is one line."""
     (verdict,) = run(Looks("one", raise_it, forked=forked))
     assert verdict[:4] == ("one", "error", "node_problem", "PermissionError: no way")
 
@@ -198,93 +157,65 @@ def test_a_check_that_raises(forked: bool) -> None:
     [(kill_it, "the check was killed by signal 9"), (leave, "the check ended without a result")],
 )
 def test_a_check_that_dies(look: Callable[[], Finding], message: str) -> None:
-    """As by the OOM killer: nothing is known."""
+    """As by the OOM killer: unknown."""
     (verdict,) = run(Looks("one", look))
     assert verdict[:4] == ("one", "error", "node_problem", message)
 
 
-def test_all_at_once() -> None:
-    """Twenty checks of two seconds take far less than forty; the order is the registry's."""
+def test_all_at_once(tmp_path: Path) -> None:
+    """Each of twenty checks ends only when all have started. The order is the registry's."""
+    begun = tmp_path / "begun"
+    begun.mkdir()
 
-    def nap() -> Finding:
-        time.sleep(2)
+    def meet() -> Finding:
+        (begun / f"{os.getpid()}").touch()
+        until(lambda: len(list(begun.iterdir())) == 20)
         return fine()
 
-    start = time.monotonic()
-    verdicts = run(*(Looks(f"check{number}", nap) for number in range(20)))
-    assert time.monotonic() - start < WIDE
+    verdicts = run(*(Looks(f"check{number}", meet) for number in range(20)))
     assert [verdict.item for verdict in verdicts] == [f"check{number}" for number in range(20)]
     assert {verdict.verdict for verdict in verdicts} == {"ok"}
 
 
-def test_many_that_hang() -> None:
-    """One deadline for all of them together."""
-    start = time.monotonic()
+def test_many_that_hang(clock: RunnersTime, hang: Callable[[], NoReturn]) -> None:
+    """One deadline for all of them."""
     verdicts = run(*(Looks(f"check{number}", hang) for number in range(20)), deadline_s=1.5)
-    assert time.monotonic() - start < 1.5 + WIDE
+    assert clock.passed == pytest.approx(1.5)
     assert {verdict.verdict for verdict in verdicts} == {"timeout"}
 
 
 def test_a_long_result_arrives_whole() -> None:
-    """More than a pipe holds at once."""
+    """It exceeds a pipe's buffer."""
     (verdict,) = run(Looks("one", lambda: Finding("ok", "x" * 300_000)))
     assert verdict.message == "x" * 197 + "..."
 
 
 def test_a_check_that_does_not_apply() -> None:
     """It is skipped, says why, and is not run."""
-    (verdict,) = run(Looks("one", hang, wanted=False))
+    (verdict,) = run(Looks("one", kill_it, wanted=False))
     assert verdict == Verdict("one", "skipped", "node_problem", "not wanted")
 
 
 def test_settings_that_lack_a_part_break_one_check_only() -> None:
-    """A fault of ours is an `error` of that check, not an exception in a prolog."""
-    broken, other = run(prechecks.CHECKS[1], Looks("other", fine))
-    assert broken[:4] == ("disk-size.root", "error", "node_problem", "KeyError: 'disk-size'")
+    """Our own fault is an `error` of that check, not an exception in a prolog."""
+
+    class Lacking(Looks):
+        def applies(self, context: Context, settings: Mapping[str, Any]) -> bool:
+            return bool(settings["one"])
+
+    broken, other = run(Lacking("one", fine), Looks("other", fine))
+    assert broken[:4] == ("one", "error", "node_problem", "KeyError: 'one'")
     assert other.verdict == "ok"
 
 
 def test_items() -> None:
-    """Only those asked for, in the registry's order; an id that no check has is an error with the ids."""
-    checks = (Looks("a", fine), Looks("b", hang), Looks("c", fine))
-    verdicts = prechecks.run(CONTEXT, {"deadline_s": 30.0}, items=("c", "a"), checks=checks)
+    """Only the requested ones, in the registry's order. An unknown id is an error with the ids."""
+    checks = (Looks("a", fine), Looks("b", kill_it), Looks("c", fine))
+    verdicts = prechecks.run(CONTEXT, {"deadline_s": HANG_S}, items=("c", "a"), checks=checks)
     assert [verdict.item for verdict in verdicts] == ["a", "c"]
-    assert prechecks.run(CONTEXT, {"deadline_s": 30.0}, items=(), checks=checks) == ()
+    assert prechecks.run(CONTEXT, {"deadline_s": HANG_S}, items=(), checks=checks) == ()
     with pytest.raises(PrecheckError, match=r"^no check has the id 'd'; the ids are a, b, c$"):
-        prechecks.run(CONTEXT, {"deadline_s": 30.0}, items=("a", "d"), checks=checks)
-
-
-def test_a_child_holds_nothing_of_its_parent(tmp_path: Path) -> None:
-    """Own session, /dev/null for stdio, the pipe, and no other descriptor, whatever the parent has open."""
-
-    def look(_: Callable[[bytes], None]) -> bytes:
-        files = [f"{number} {path.partition(':')[0]}" for number, path in descriptors().items()]
-        return f"{os.getsid(0) == os.getpid()} {files}".encode()
-
-    held = os.open(tmp_path / "held", os.O_CREAT | os.O_RDWR)
-    os.set_inheritable(held, True)  # noqa: FBT003 - its only form
-    child = Child(look)
-    while child.read():
-        pass
-    assert child.wait(time.monotonic() + WIDE) == 0
-    child.close()
-    os.close(held)
-    assert child.output == b"True ['0 /dev/null', '1 /dev/null', '2 /dev/null', '3 pipe']"
-
-
-def test_a_child_keeps_what_python_imports_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deployed hook imports from an open zip: a check may do so in its child."""
-    held, zipped = os.open(tmp_path, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY)
-    monkeypatch.setattr("sys.path", [f"/proc/self/fd/{zipped}"])
-    child = Child(lambda _: " ".join(path for path in descriptors().values()).encode())
-    while child.read():
-        pass
-    child.wait(time.monotonic() + WIDE)
-    child.close()
-    os.close(held)
-    os.close(zipped)
-    assert child.output.decode().partition("pipe")[0] == "/dev/null /dev/null /dev/null "
-    assert child.output.decode().endswith(f"] {tmp_path}")
+        prechecks.run(CONTEXT, {"deadline_s": HANG_S}, items=("a", "d"), checks=checks)
 
 
 def test_where_no_process_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +233,7 @@ def test_the_real_checks_run_here(tmp_path: Path) -> None:
     """All of them on this machine, with thresholds that it meets."""
     (tmp_path / "gpu0").symlink_to("/dev/null")
     settings = {
-        "deadline_s": 30.0,
+        "deadline_s": HANG_S,
         "mandatory": ["ulimit"],
         "disk-size": {"root": 0, "shm": 0, "cache": None},
         "ulimit": {"open_files": 1},

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import prechecks
-from prechecks import Context, Finding, services
+from prechecks import Context, Finding
+from prechecks.checks import services
+from tests.waiting import HANG_S
 
 
 @pytest.mark.parametrize(
@@ -18,12 +20,12 @@ from prechecks import Context, Finding, services
     ],
 )
 def test_judge(found: list[tuple[str, str]], finding: Finding) -> None:
-    """Those that do not run are named."""
+    """Those that do not run are reported."""
     assert services.judge(found) == finding
 
 
 def ended() -> int:
-    """The number of a process that is gone."""
+    """Return the pid of an ended process."""
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -34,21 +36,21 @@ def ended() -> int:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"{os.getpid()}\n", ""),
-        (f" {os.getpid()} some words of postgres\n", ""),
+        ("{pid}\n", ""),
+        (" {pid} some words of postgres\n", ""),
         ("", "holds no number of a process"),
         ("sshd\n", "holds no number of a process"),
         ("-1\n", "holds no number of a process"),
     ],
 )
 def test_pid_files(tmp_path: Path, text: str, why: str) -> None:
-    """The first word is the number."""
-    (tmp_path / "a.pid").write_text(text)
+    """The first word is the pid."""
+    (tmp_path / "a.pid").write_text(text.format(pid=os.getpid()))
     assert services.of_pid_file(str(tmp_path / "a.pid")) == why
 
 
 def test_a_pid_file_of_a_process_that_has_gone(tmp_path: Path) -> None:
-    """Gone, ended and not waited for, or no file at all."""
+    """Gone, a zombie, or no file at all."""
     path = tmp_path / "a.pid"
     assert services.of_pid_file(str(path)) == "no such file"
     pid = ended()
@@ -75,7 +77,7 @@ def test_a_pid_file_of_a_process_that_has_gone(tmp_path: Path) -> None:
     ],
 )
 def test_units(tmp_path: Path, name: str, why: str) -> None:
-    """A link stands for a unit that is active, under the unit's own name; an alias is followed, a masked one is not."""
+    """A link marks an active unit by its name. An alias is followed, a masked unit is not."""
     links, units = tmp_path / "links", tmp_path / "system"
     links.mkdir()
     units.mkdir()
@@ -94,17 +96,17 @@ def test_without_systemd_nothing_is_known(tmp_path: Path) -> None:
 
 
 def test_run(tmp_path: Path) -> None:
-    """Through the runner; the check is skipped where the site names nothing."""
+    """Through the runner. Skipped if the site names nothing."""
     (tmp_path / "own.pid").write_text(str(os.getpid()))
-    settings = {"deadline_s": 30.0, "services": {"pid_files": [str(tmp_path / "own.pid")], "units": []}}
+    settings = {"deadline_s": HANG_S, "services": {"pid_files": [str(tmp_path / "own.pid")], "units": []}}
     (found,) = prechecks.run(Context("prolog", "n1"), settings, checks=[services.Services()])
     assert (found.verdict, found.problem) == ("ok", "job_problem")
-    (found,) = prechecks.run(Context("prolog", "n1"), {"deadline_s": 30.0}, checks=[services.Services()])
+    (found,) = prechecks.run(Context("prolog", "n1"), {"deadline_s": HANG_S}, checks=[services.Services()])
     assert found.verdict == "skipped"
 
 
 @pytest.mark.skipif(not Path("/run/systemd/units").is_dir(), reason="this machine runs no systemd")
 def test_a_unit_of_this_machine() -> None:
-    """systemd's own journal runs wherever systemd does; a name that nobody has does not."""
+    """systemd-journald runs wherever systemd does; an unknown unit does not."""
     assert services.of_unit("systemd-journald") == ""
     assert services.of_unit("no-such-unit-here") == "not active"

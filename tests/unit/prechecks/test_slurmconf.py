@@ -1,21 +1,21 @@
-"""What slurm.conf says of a node's memory: its forms, and lists of nodes as the whole list has them."""
+"""A node's memory in slurm.conf: its forms, and lists of nodes."""
 
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hostfiles.nodelist import expand
-from prechecks import slurmconf
-from prechecks.slurmconf import Node
-from tests.unit.hostfiles.test_nodelist import LISTS
+from prechecks.measure import slurmconf
+from prechecks.measure.slurmconf import Node
+from tests.unit.hostfiles.names import LISTS
 
 PATH = "/etc/slurm/slurm.conf"
 
 
 def said(text: str, name: str = "n2", **others: str) -> Node | None:
-    """Of a slurm.conf with this text, and files beside it."""
+    """Return the result for a slurm.conf with this text, and files beside it."""
     files: Mapping[str, str] = {
         PATH: text,
         **{f"/etc/slurm/{other}.conf": content for other, content in others.items()},
@@ -23,23 +23,22 @@ def said(text: str, name: str = "n2", **others: str) -> Node | None:
     return slurmconf.node(PATH, name, files.__getitem__)
 
 
-@settings(deadline=None)  # a busy machine takes its time
 @given(LISTS.filter(lambda text: len(expand(text)) < 2000), st.sampled_from(["n2", "n02", "c", "c00", "r0n1-x"]))
 def test_a_list_names_what_it_expands_to(names: str, other: str) -> None:
-    """All of them, and no other: without writing the list out."""
+    """All names and no others, without expanding the list."""
     whole = expand(names)
-    assert all(slurmconf.listed(name, names) for name in whole)
-    assert slurmconf.listed(other, names) == (other in whole)
+    assert all(slurmconf.in_node_list(name, names) for name in whole)
+    assert slurmconf.in_node_list(other, names) == (other in whole)
     for name in whole[:3]:
         for near in (f"{name}0", f"0{name}", name[:-1] or "x", name.upper()):
-            assert slurmconf.listed(near, names) == (near in whole)
+            assert slurmconf.in_node_list(near, names) == (near in whole)
 
 
 @pytest.mark.parametrize("names", ["n[1-2", "n[a-b]", "n[1-]", "n[]"])
 def test_no_list(names: str) -> None:
-    """Is an exception, which makes the item `skipped`: never a node that is not named."""
+    """An exception, which makes the item `skipped`, not a missing node."""
     with pytest.raises(ValueError, match="is no"):
-        slurmconf.listed("n1", names)
+        slurmconf.in_node_list("n1", names)
 
 
 @pytest.mark.parametrize(
@@ -62,18 +61,18 @@ def test_no_list(names: str) -> None:
     ],
 )
 def test_real_memory(text: str, megabytes: int | None) -> None:
-    """Of the line that names the node, and of the defaults above it."""
+    """From the line that names the node, and the defaults above it."""
     assert said(text) == Node(megabytes)
 
 
 def test_a_node_that_is_not_there() -> None:
-    """As a dynamic one."""
+    """Such as a dynamic node."""
     assert said("NodeName=n[3-9] RealMemory=1\n") is None
     assert said("") is None
 
 
 def test_included_files() -> None:
-    """Beside the file or anywhere, with the cluster's name, in their place."""
+    """Relative or absolute, with the cluster's name, in their place."""
     text = "ClusterName=Big\nNodeName=DEFAULT RealMemory=1\nInclude nodes.conf\nNodeName=n2\n"
     assert said(text, nodes="NodeName=DEFAULT RealMemory=2\n") == Node(2)
     text = "ClusterName=Big\ninclude  /etc/slurm/%c.conf\n"
@@ -92,7 +91,7 @@ def test_included_files() -> None:
     ],
 )
 def test_how_much_may_be_missing(text: str, percent: float, overrides: bool) -> None:
-    """As slurmctld has it when a node registers; the line may stand below the nodes, too."""
+    """As slurmctld at registration. The line may be below the nodes."""
     line = "NodeName=n2 RealMemory=10\n"
     assert said(text + line) == Node(10, percent, overrides=overrides)
     if not text.startswith("NodeName"):

@@ -1,4 +1,4 @@
-"""What vendors' tools printed on real machines, for the tests of the items that ask them."""
+"""Captured output of vendors' tools, for the tests of their checks."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ CAPTURED = Path(__file__).parents[2] / "captured"
 
 
 def captured(name: str, *, of: str = "vendor") -> str:
-    """The capture, without its first line, which says where it comes from."""
+    """Return a capture without its first line, which names its source."""
     source, _, text = (CAPTURED / of / f"{name}.txt").read_text(encoding="utf-8").partition("\n")
     assert source.startswith("# ")
     return text
 
 
 def fake(directory: Path, name: str, text: str, status: int = 0) -> str:
-    """A program that prints this; its path."""
+    """Write a program that prints this text, and return its path."""
     (directory / f"{name}.said").write_text(text)
     program = directory / name
     program.write_text(f'#!/bin/sh\ncat "{directory}/{name}.said"\nexit {status}\n')

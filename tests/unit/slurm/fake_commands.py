@@ -1,25 +1,26 @@
-"""Slurm's commands as scripts of ours, in a directory that the door is told of."""
+"""Slurm's commands as scripts in a directory."""
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_plugin.slurm.records import FREE
-from slurm_plugin.slurm.records import PLAIN as FIXED
+from slurm_plugin.slurm import Slurm, connect
+from slurm_plugin.slurm.parse import FREE
+from slurm_plugin.slurm.parse import PLAIN as FIXED
+from tests.waiting import HANG_S
 
-# Prints records as squeue does: each field of SQUEUE_FORMAT2 with what stands behind its width, or %A, %x and %Z of
-# SQUEUE_FORMAT. As in 22.05, one that lacks a field says so, leaves its text empty and exits 0. The file `together`
-# makes each wait for the other.
+# Print records as squeue does: each field of SQUEUE_FORMAT2 with the text after its width, or %A, %x and %Z of
+# SQUEUE_FORMAT. As in 22.05, report an unknown field, leave its text empty and exit with 0. If the file `together`
+# exists, wait until the other squeue also runs.
 SQUEUE = """#!/usr/bin/python3 -IS
 import json, os, re, sys, time
 at = "{at}/"
 (name,) = set(os.environ) & {{"SQUEUE_FORMAT", "SQUEUE_FORMAT2"}}
 form = os.environ[name]
 open(at + "asked", "a").write(json.dumps([name, form, sys.argv[1:]]) + chr(10))
-end = time.monotonic() + 60
+end = time.monotonic() + 300
 while os.path.exists(at + "together"):
     open(at + "up-" + name, "w").close()
     if os.path.exists(at + "up-SQUEUE_FORMAT") and os.path.exists(at + "up-SQUEUE_FORMAT2"):
@@ -43,7 +44,7 @@ sys.stdout.buffer.write("".join(line + chr(10) for line in out).encode())
 
 
 class Asked(NamedTuple):
-    """One squeue that has run."""
+    """One call of squeue."""
 
     variable: str  # SQUEUE_FORMAT or SQUEUE_FORMAT2
     form: str
@@ -51,36 +52,40 @@ class Asked(NamedTuple):
 
     @property
     def nonce(self) -> str:
-        """What ends each field."""
+        """Return the end mark of each field."""
         return self.form.rpartition(":0")[2] if "," in self.form else self.form.split("%")[1][1:]
 
 
 @dataclass(frozen=True)
 class Bin:
-    """A directory of commands that are scripts of ours."""
+    """A directory of fake commands."""
 
     directory: Path
 
+    def door(self, deadline_s: float = HANG_S) -> Slurm:
+        """Return the back end that runs these commands."""
+        return connect(str(self.directory), deadline_s=deadline_s)
+
     def script(self, name: str, text: str) -> None:
-        """A command with these lines of sh, or with an interpreter of its own."""
+        """Write a command with these lines of sh, or with its own interpreter."""
         path = self.directory / name
         path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n", encoding="utf-8")
         path.chmod(0o755)
 
     def squeue(self, records: Sequence[dict[str, str]], lacks: Sequence[str] = ()) -> None:
-        """A squeue that knows these jobs, and lacks these fields."""
+        """Write a squeue that knows these jobs and lacks these fields."""
         (self.directory / "records").write_text(json.dumps([list(records), list(lacks)]))
         self.script("squeue", SQUEUE.format(at=self.directory))
 
     def asked(self) -> list[Asked]:
-        """Every squeue that has run since the last call of this, in the order of their starts."""
+        """Return the calls of squeue since the last call of `asked`, in the order of their starts."""
         path = self.directory / "asked"
         found = [Asked(*json.loads(line)) for line in path.read_text().splitlines()]
         path.unlink()
         return found
 
     def recorded(self, name: str, answer: str = "\n", err: str = "", code: int = 0) -> None:
-        """A command that writes down its arguments, its stdin, directory and environment, and answers."""
+        """Write a command that records its arguments, stdin, directory and environment, and answers."""
         at = self.directory
         (at / "answer").write_text(answer)
         (at / "err").write_text(err)
@@ -91,15 +96,15 @@ class Bin:
         )
 
     def read(self, name: str) -> str:
-        """What a recorded command has written down."""
+        """Return the record of a command."""
         return (self.directory / name).read_text()
 
     def argv(self) -> list[str]:
-        """The arguments of the last recorded command."""
+        """Return the arguments of the last recorded command."""
         return self.read("argv").split("\0")[:-1]
 
     def environment(self) -> dict[str, str]:
-        """The variables of the last recorded command."""
+        """Return the variables of the last recorded command."""
         return dict(line.split("=", 1) for line in self.read("env").split("\0")[:-1])
 
 
@@ -108,18 +113,5 @@ VALUES = ("7", "alice", "main", "RUNNING", "n[1-2]", "0", "0:0", "2024-05-01T09:
 
 
 def record(job_id: int = 7, **fields: str) -> dict[str, str]:
-    """A job as SQUEUE_FORMAT2 names its fields: a plain one, less what is given."""
+    """Return a job's fields as SQUEUE_FORMAT2 names them, with these changes."""
     return {**dict(zip((*FIXED, *FREE), VALUES, strict=True)), "JobID": str(job_id), "WorkDir": "", **fields}
-
-
-def until_gone(pid: int) -> None:
-    """Wait until a process has ended, or is a zombie of somebody's."""
-    end = time.monotonic() + 60
-    while True:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z":
-                return
-        except OSError:
-            return
-        assert time.monotonic() < end, f"process {pid} lives on"
-        time.sleep(0.01)

@@ -1,6 +1,6 @@
-"""A pyslurm of ours, copied to DIRECTORY/pyslurm.py: notes every call in `calls`, and does as `plan.json` says.
+"""A fake pyslurm, copied to DIRECTORY/pyslurm.py. It records each call in `calls`, and follows `plan.json`.
 
-The plan has jobs and nodes by name, and under a call's name what goes wrong there: see `act`.
+The plan has jobs and nodes by name. Under the name of a call it has the faults of that call: see `act`.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ SLURMCTLD_COMMUNICATIONS_RECEIVE_ERROR = 1802
 
 
 class RPCError(Exception):
-    """Slurm's errno, with words."""
+    """Slurm's errno and message."""
 
     def __init__(self, errno, words):
         super().__init__(words)
@@ -29,12 +29,12 @@ class RPCError(Exception):
 
 
 def plan(name):
-    """What the test has planned."""
+    """Return a part of the test's plan."""
     return json.loads((HERE / "plan.json").read_text()).get(name)
 
 
 def act(name, *arguments):
-    """Note a call, then print, hang, die, or raise, as planned."""
+    """Record a call, then print, hang, exit or raise as planned."""
     with (HERE / "calls").open("a") as file:
         file.write(json.dumps([name, *arguments]) + "\n")
     todo = plan(name) or {}
@@ -46,14 +46,14 @@ def act(name, *arguments):
         sys.stderr.flush()
     if "half" in todo:
         os.write(answers(), todo["half"].encode())
-    if "deaf" in todo:  # it lives on, and waits for questions where nobody asks any
+    if "deaf" in todo:  # keep running, but read requests from a pipe that gets none
         asked, (nobody, _) = pipes("r"), os.pipe()
         for number in asked:
             os.dup2(nobody, number)
     if "exit" in todo:
         os._exit(todo["exit"])
     if "hang" in todo:
-        time.sleep(60)
+        time.sleep(3600)
     if "errno" in todo:
         raise RPCError(todo["errno"], todo["words"])
     if "raise" in todo:
@@ -61,37 +61,37 @@ def act(name, *arguments):
 
 
 def pipes(way):
-    """This process's pipes that can be read or written."""
+    """Return this process's pipes that can be read (`r`) or written (`w`)."""
     found = []
     for path in Path("/proc/self/fd").iterdir():
         try:
             flags = int((Path("/proc/self/fdinfo") / path.name).read_text().split("flags:")[1].split()[0], 8)
             if str(path.readlink()).startswith("pipe:") and (flags & os.O_WRONLY == os.O_WRONLY) == (way == "w"):
                 found.append(int(path.name))
-        except OSError:  # the one that lists them
+        except OSError:  # the descriptor of the listing itself
             continue
     return found
 
 
 def answers():
-    """Where the answers go."""
+    """Return the pipe for answers."""
     (number,) = pipes("w")
     return number
 
 
 class Record:
-    """Attributes from the plan; {"hex": ...} stands for bytes that are decoded when they are read, as pyslurm does."""
+    """Attributes from the plan. {"hex": ...} stands for bytes. As in pyslurm, reading the attribute decodes them."""
 
     def __init__(self, values):
         self._values = values
 
     def __getattr__(self, name):
         value = self._values[name]
-        return bytes.fromhex(value["hex"]).decode() if isinstance(value, dict) else value
+        return bytes.fromhex(value["hex"]).decode() if isinstance(value, dict) and "hex" in value else value
 
 
 class JobSubmitDescription:
-    """What is changed of a job."""
+    """The changes of a job."""
 
     def __init__(self, **changes):
         self.changes = changes
@@ -130,7 +130,7 @@ class Job:
 
 
 class Node:
-    """A node, or what is changed of one."""
+    """A node, or the changes of a node."""
 
     def __init__(self, name=None, **changes):
         self.name, self.changes = name, changes
@@ -149,7 +149,7 @@ class Nodes(dict):
 
 
 class slurmctld:  # noqa: N801 - a module of pyslurm's
-    """Its controllers."""
+    """The controllers."""
 
     @staticmethod
     def ping_all():
@@ -158,7 +158,7 @@ class slurmctld:  # noqa: N801 - a module of pyslurm's
 
 
 def slurm_init():
-    """What reads slurm.conf."""
+    """Do nothing. The real function reads slurm.conf."""
     act("slurm_init", os.environ.get("PYSLURM_DISABLE_AUTO_INIT"), os.environ.get("TZ"), str(Path.cwd()), sys.path)
 
 

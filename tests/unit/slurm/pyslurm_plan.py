@@ -1,4 +1,4 @@
-"""What fake_pyslurm.py is told, and what it has noted."""
+"""The plan and the recorded calls of fake_pyslurm.py."""
 
 import json
 from dataclasses import dataclass, field
@@ -31,25 +31,26 @@ NODE: dict[str, Any] = {
     "reason_time": 1714557601,
     "partitions": ["main", "long"],
     "comment": "rack 7",
+    "configured_gres": {"gpu:a100": 4, "nvme": 1},
 }
 
 
 @dataclass
 class FakePyslurm:
-    """The directory that it is imported from."""
+    """The directory from which the fake pyslurm is imported."""
 
     directory: Path
     planned: dict[str, Any] = field(
         default_factory=lambda: {
             "jobs": {"7": JOB},
             "nodes": {"n1": NODE, "n2": {**NODE, "name": "n2", "state": "IDLE", "reason": None, "reason_user": None,
-                                         "reason_time": None, "partitions": []}},
+                                         "reason_time": None, "partitions": [], "configured_gres": None}},
             "up": [True],
         }
     )  # fmt: skip
 
     def install(self) -> None:
-        """Put the package there."""
+        """Write the package."""
         self.directory.mkdir()
         source = Path(__file__).with_name("fake_pyslurm.py").read_text(encoding="utf-8")
         (self.directory / "pyslurm.py").write_text(source, encoding="utf-8")
@@ -57,18 +58,22 @@ class FakePyslurm:
         self.plan()
 
     def plan(self, **changes: Any) -> None:
-        """Plan what it has and what goes wrong, from its next call on; None undoes it."""
+        """Change the plan from the next call on. None removes a fault."""
         self.planned |= changes
         (self.directory / "plan.json").write_text(json.dumps(self.planned), encoding="utf-8")
 
     def calls(self) -> list[list[Any]]:
-        """Every call since the last time this was asked, but for those of a start."""
+        """Return the calls since the last call of `calls`, without those of a start."""
         path = self.directory / "calls"
         found = [json.loads(line) for line in path.read_text().splitlines()]
         path.write_text("")
         return [call for call in found if call[0] not in {"import", "slurm_init"}]
 
     def started(self) -> list[int]:
-        """The processes that have imported it, since `calls` was asked last."""
+        """Return the processes that have imported it since the last call of `calls`."""
         found = [json.loads(line) for line in (self.directory / "calls").read_text().splitlines()]
         return [call[1] for call in found if call[0] == "import"]
+
+    def has_noted(self, name: str) -> bool:
+        """Return whether this function was called since the last call of `calls`."""
+        return f'["{name}"' in (self.directory / "calls").read_text()

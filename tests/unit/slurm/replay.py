@@ -1,7 +1,7 @@
-"""The captured answers of real Slurms, replayed to the door.
+"""Replay the captured answers of real Slurms to the back end that runs Slurm's commands.
 
-tests/captured/capture.py took them from a sandbox with each release, run as root: `.venv/bin/python
-tests/captured/capture.py [ROOT]`. It says which jobs and nodes there were. A new capture takes the old one's place.
+tests/captured/capture.py captured them in a sandbox of each release, and defines the jobs and nodes there. To capture
+again, run as root: `.venv/bin/python tests/captured/capture.py [ROOT]`. This replaces the old capture.
 """
 
 import json
@@ -19,7 +19,7 @@ FILES = {path.stem: path for path in sorted((Path(__file__).parents[2] / "captur
 
 
 class Replay(Commands):
-    """A door whose commands answer as they once did; each must be run again, in the same order."""
+    """A back end whose commands return the captured answers. It must run the same commands in the same order."""
 
     def __init__(self, answers: Sequence[dict[str, Any]]) -> None:
         super().__init__()
@@ -42,11 +42,11 @@ class Release:
         self.answers: list[dict[str, Any]] = json.loads(FILES[version].read_text(encoding="utf-8"))
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """What was answered there to one question."""
+        """Return the captured answers to one question."""
         return [answer for answer in self.answers if answer["name"] == name]
 
     def ask(self, name: str, question: Callable[[Commands], Any]) -> Any:
-        """What the door makes of it."""
+        """Return the back end's result for a captured question."""
         door = Replay(self.named(name))
         assert door.left, name
         try:
@@ -55,7 +55,7 @@ class Release:
             assert door.left == []
 
     def refusal(self, name: str, question: Callable[[Commands], Any]) -> SlurmError:
-        """The error that the door makes of it."""
+        """Return the error that the back end raises for a captured question."""
         with pytest.raises(SlurmError) as caught:
             self.ask(name, question)
         return caught.value

@@ -1,4 +1,4 @@
-"""What the commands of three real Slurms answered about jobs, nodes and settings: the same is made of each.
+"""Captured answers of three real Slurms about jobs, nodes and settings: all give the same records.
 
 tests/captured/capture.py took the answers, and says which jobs and nodes there were; replay.py replays them.
 """
@@ -16,7 +16,7 @@ OURS = "slurm_plugin: gpu-check: 3 of 4 GPUs [job 7]"
 
 @pytest.fixture
 def jobs(slurm: Release) -> dict[str, Job]:
-    """All of the jobs by name, in one question."""
+    """Return all jobs by name, from one question."""
     found = slurm.ask("jobs", lambda door: door.jobs())
     assert set(found) == set(range(1, 14))
     assert all(job.id == number for number, job in found.items())
@@ -24,7 +24,7 @@ def jobs(slurm: Release) -> dict[str, Job]:
 
 
 def test_releases() -> None:
-    """The three that matter are here, and each was asked the same."""
+    """The three releases are captured, with the same questions."""
     assert [version.rpartition(".")[0] for version in FILES] == ["22.05", "24.11", "26.05"]
     first, *others = [list(dict.fromkeys(each["name"] for each in Release(version).answers)) for version in FILES]
     assert all(names == first for names in others)
@@ -48,7 +48,7 @@ STATES = {
 
 
 def test_states(slurm: Release, jobs: dict[str, Job]) -> None:
-    """State, reason, nodes, exit code or signal of each; the reason of a killed job is 22.05's own."""
+    """Each job has its state, reason, nodes, exit code or signal; 22.05 has its own reason of a killed job."""
     wanted = {
         name: (state, reason if isinstance(reason, str) else reason.get(slurm.version, "RaisedSignal:9(Killed)"), *rest)
         for name, (state, reason, *rest) in STATES.items()
@@ -59,7 +59,7 @@ def test_states(slurm: Release, jobs: dict[str, Job]) -> None:
 
 
 def test_other_fields(jobs: dict[str, Job]) -> None:
-    """Users, partitions, restarts, excluded nodes, and comments, of which one is made to look like a record."""
+    """Each job has its user, partition, restarts, excluded nodes and comment, one of which imitates a record."""
     special = {
         "requeued": ("root", 1, "", "", ""),
         "excluding": ("root", 0, "n[1,3-4]", "", ""),
@@ -73,7 +73,7 @@ def test_other_fields(jobs: dict[str, Job]) -> None:
 
 
 def test_times(jobs: dict[str, Job]) -> None:
-    """In UTC; a job that waits has a start only where one is expected, and no end."""
+    """Times are in UTC; a waiting job has an expected start or none, and no end."""
     running, begin = jobs["running"], jobs["begin"]
     assert running.start_time
     assert running.end_time == running.start_time + timedelta(minutes=10)
@@ -86,7 +86,7 @@ def test_times(jobs: dict[str, Job]) -> None:
 
 
 def test_some_jobs(slurm: Release, jobs: dict[str, Job]) -> None:
-    """Asked for by number, they are the same; those that Slurm does not know are absent."""
+    """Jobs by id are the same; unknown ones are absent."""
     assert slurm.ask("one job", lambda door: door.job(1)) == jobs["running"]
     assert slurm.ask("two jobs", lambda door: door.jobs([1, 3])) == {1: jobs["running"], 3: jobs["failed"]}
     assert slurm.ask("unknown job: jobs", lambda door: door.jobs([1, UNKNOWN_JOB])) == {1: jobs["running"]}
@@ -96,7 +96,7 @@ def test_some_jobs(slurm: Release, jobs: dict[str, Job]) -> None:
 
 
 def test_how_many_commands(slurm: Release) -> None:
-    """One; on 22.05 two, with one nonce, which is on no command line."""
+    """A question is one command, on 22.05 two with one nonce, which is on no command line."""
     asked = slurm.named("jobs")
     assert [list(each["variables"]) for each in asked] == (
         [["SQUEUE_FORMAT2"], ["SQUEUE_FORMAT"]] if slurm.version.startswith("22.05") else [["SQUEUE_FORMAT2"]]
@@ -107,7 +107,7 @@ def test_how_many_commands(slurm: Release) -> None:
 
 
 def test_nodes(slurm: Release) -> None:
-    """States, reasons, who wrote them and when."""
+    """Nodes have their states, reasons, and the author and time of each."""
     found = slurm.ask("nodes", lambda door: door.nodes([]))
     assert {name: set(node.states) for name, node in found.items()} == {
         "n1": {"ALLOCATED"}, "n2": {"ALLOCATED"}, "n3": {"IDLE", "DRAIN"}, "n4": {"DOWN"}, "n5": {"IDLE"},
@@ -126,7 +126,7 @@ def test_nodes(slurm: Release) -> None:
 
 
 def test_what_stands_behind_a_reason(slurm: Release) -> None:
-    """Its further lines, a comment that looks like much else, more of the kind, and from 24.11 on a reservation."""
+    """Long reasons and odd comments of nodes are read completely."""
     (answer,) = slurm.named("nodes")
     first, *more = REASON_OF_LINES.split("\n")
     behind = "".join([f"\n{' ' * 10}{line}" for line in more])
@@ -141,7 +141,7 @@ def test_what_stands_behind_a_reason(slurm: Release) -> None:
 
 
 def test_settings(slurm: Release) -> None:
-    """The release, and what is not set."""
+    """The settings have the release, and "" where not set."""
     found = slurm.ask("config", lambda door: door.config())
     assert slurm.ask("config", lambda door: door.version()) == found["SLURM_VERSION"] == slurm.version
     assert (found["ClusterName"], found["AccountingStorageBackupHost"]) == ("sandbox", "")

@@ -1,12 +1,10 @@
-"""What the commands of three real Slurms said to changes: done, refused, or no controller there.
+"""Captured answers of three real Slurms to changes: done, refused, or no controller.
 
 tests/captured/capture.py took the answers; replay.py replays them.
 """
 
 import re
 from collections.abc import Callable
-
-import pytest
 
 from slurm_plugin.slurm import JobNotFoundError, SlurmAwayError
 from slurm_plugin.slurm.commands import Commands
@@ -27,18 +25,18 @@ DONE: dict[str, Callable[[Commands], object]] = {
     "drain n5": lambda door: door.drain("n5", "x"),
     "resume": lambda door: door.resume("n5"),
     "drain n6": lambda door: door.drain("n6", REASON_OF_LINES),
-    "unknown job: cancel": lambda door: door.cancel(UNKNOWN_JOB),  # of which scancel says nothing
+    "unknown job: cancel": lambda door: door.cancel(UNKNOWN_JOB),  # scancel prints nothing about it
 }
 
 
-@pytest.mark.parametrize(("name", "change"), DONE.items(), ids=DONE)
-def test_done(slurm: Release, name: str, change: Callable[[Commands], object]) -> None:
-    """What Slurm did as it was told is no error."""
-    assert slurm.ask(name, change) is None
+def test_done(slurm: Release) -> None:
+    """A change that Slurm made is no error."""
+    for name, change in DONE.items():
+        assert slurm.ask(name, change) is None, name
 
 
 def test_submitted(slurm: Release) -> None:
-    """The numbers, in the order of submission."""
+    """Submitted jobs have their ids, in order."""
     asked = [answer for answer in slurm.answers if answer["name"].startswith("submit ")]
     numbers = [
         slurm.ask(each["name"], lambda door, each=each: door.submit("", arguments=each["argv"][2:])) for each in asked
@@ -64,7 +62,6 @@ REFUSED: dict[str, tuple[Callable[[Commands], object], str]] = {
         f"not permitted: {name}": (lambda door, alter=alter: alter(door, "n1"), "Invalid user id")
         for name, alter in NODE_CHANGES.items()
     },
-    "unknown node: nodes": (lambda door: door.nodes(["n99"]), "scontrol said: Node n99 not found"),
     "unknown partition: submit": (
         lambda door: door.submit(SLEEP, arguments=["--partition=none"]),
         "could not submit the job: sbatch said: sbatch: error: invalid partition specified: none",
@@ -77,51 +74,56 @@ REFUSED: dict[str, tuple[Callable[[Commands], object], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "said"), [(name, said) for name, (_, said) in REFUSED.items()], ids=REFUSED)
-def test_refused(slurm: Release, name: str, said: str) -> None:
-    """An error with Slurm's words and what to try, and no controller that is away."""
-    error = slurm.refusal(name, REFUSED[name][0])
-    assert not isinstance(error, SlurmAwayError | JobNotFoundError)
-    assert re.search(said, str(error))
-    assert re.search(r"\n  (try|the partitions are|see it with): \S+", str(error))
+def test_refused(slurm: Release) -> None:
+    """A refusal is an error with Slurm's words and a next command, not an absent controller."""
+    for name, (change, said) in REFUSED.items():
+        error = slurm.refusal(name, change)
+        assert not isinstance(error, SlurmAwayError | JobNotFoundError), name
+        assert re.search(said, str(error)), name
+        assert re.search(r"\n  (try|the partitions are|see it with): \S+", str(error)), name
 
 
-QUESTIONS = {name: question for name, question in capture.QUESTIONS.items() if name != "ping"}  # which never raises
-# scontrol says no more of a job's change than that the answer made no sense: it may have been done.
+def test_unknown_node(slurm: Release) -> None:
+    """An unknown node is absent, like an unknown job."""
+    assert slurm.ask("unknown node: nodes", lambda door: door.nodes(["n99"])) == {}
+
+
+QUESTIONS = {name: question for name, question in capture.QUESTIONS.items() if name != "ping"}  # `ping` never raises
+# scontrol only reports an unexpected answer to a job's change: the change may have been done.
 UNSURE = {"update_job", "requeue", "hold", "release"}
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_controller_that_is_down(slurm: Release, name: str) -> None:
-    """Away, and surely not told, where the command says so much; with what to try."""
-    error = slurm.refusal(f"down: {name}", QUESTIONS[name])
-    assert isinstance(error, SlurmAwayError)
-    assert error.sent is (name in UNSURE)
-    assert str(error).endswith("\n  is slurmctld up? try: scontrol ping")
+def test_controller_that_is_down(slurm: Release) -> None:
+    """A refused connection carried no request."""
+    for name, question in QUESTIONS.items():
+        error = slurm.refusal(f"down: {name}", question)
+        assert isinstance(error, SlurmAwayError), name
+        assert error.sent is (name in UNSURE), name
+        assert str(error).endswith("\n  is slurmctld up? try: scontrol ping"), name
 
 
 HANGS = ("jobs", "update_job", "cancel", "submit")
 
 
-@pytest.mark.parametrize("name", HANGS)
-def test_controller_that_hangs(slurm: Release, name: str) -> None:
-    """Away, and perhaps told: the connection was there."""
-    error = slurm.refusal(f"hangs: {name}", QUESTIONS[name])
-    assert isinstance(error, SlurmAwayError)
-    assert error.sent
+def test_controller_that_hangs(slurm: Release) -> None:
+    """A lost connection may have carried the request."""
+    for name in HANGS:
+        error = slurm.refusal(f"hangs: {name}", QUESTIONS[name])
+        assert isinstance(error, SlurmAwayError), name
+        assert error.sent, name
 
 
 def test_ping_of_nobody(slurm: Release) -> None:
-    """An answer, no error."""
+    """A ping without an answer is no error."""
     assert slurm.ask("down: ping", lambda door: door.ping()) is False
 
 
-READ = {"jobs", "one job", "two jobs", "completing", "nodes", "two nodes", "config", "ping"}  # by test_captured.py
+READ = {"jobs", "one job", "two jobs", "completing", "nodes", "two nodes", "config", "ping"}  # read by test_captured.py
 
 
 def test_all_are_replayed(slurm: Release) -> None:
-    """No answer was captured in vain."""
-    unknown = {"unknown job: job", "unknown job: jobs"}
+    """Every captured answer is used."""
+    unknown = {"unknown job: job", "unknown job: jobs", "unknown node: nodes"}
     away = {f"down: {name}" for name in (*QUESTIONS, "ping")} | {f"hangs: {name}" for name in HANGS}
     names = {answer["name"] for answer in slurm.answers if not answer["name"].startswith("submit ")}
     assert names == {*READ, *DONE, *REFUSED, *unknown, *away}

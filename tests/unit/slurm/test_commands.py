@@ -1,20 +1,16 @@
-"""What the door through Slurm's commands runs, and what it makes of the answers."""
+"""The commands of Slurm that slurm_plugin runs, and their answers."""
 
-import errno
-import os
-import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError, connect
-from slurm_plugin.slurm.records import form
+from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError
+from slurm_plugin.slurm.parse import form
 from tests.unit.slurm.fake_commands import Bin
 from tests.unit.slurm.test_records_scontrol import NODE, OURS, SETTINGS, SHOWN
+
+N1 = Node("n1", frozenset({"IDLE"}), "", partitions=("all", "long"), gres=("gpu:4",))
 
 CAPTURED = Path(__file__).parents[2] / "captured"
 CALLS: dict[str, tuple[Callable[[Slurm], object], list[str]]] = {
@@ -56,10 +52,10 @@ echo "$*" >>{asked}"""
 
 
 def test_flags_of_sbatch(commands: Bin) -> None:
-    """Those of the help, and those that it has besides; the beginning of another is none, nor is what is no name."""
+    """Flags come from the help and from a trial; a prefix of a flag, or a word that is no name, is none."""
     asked = commands.directory / "asked"
     commands.script("sbatch", SBATCH.format(help=CAPTURED / "sbatch-help-22.05.txt", asked=asked))
-    found = connect(str(commands.directory)).sbatch_flags(["hint", "known", "nosuch", "swit", "switches", "-x", "a b"])
+    found = commands.door().sbatch_flags(["hint", "known", "nosuch", "swit", "switches", "-x", "a b"])
     assert {name: found.get(name) for name in ("hint", "known", "switches", "contiguous")} == {
         "hint": "value",
         "known": "optional",
@@ -70,50 +66,64 @@ def test_flags_of_sbatch(commands: Bin) -> None:
     assert asked.read_text() == "--help\n"
 
 
-@pytest.mark.parametrize(("call", "argv"), CALLS.values(), ids=CALLS.keys())
-def test_call(commands: Bin, call: Callable[[Slurm], object], argv: list[str]) -> None:
-    """One command, every text one argument, seen by no shell, nothing on its stdin."""
-    commands.recorded(argv[0])
-    call(connect(str(commands.directory)))
-    assert commands.argv() == argv[1:]
-    assert commands.read("stdin") == ""
-    assert commands.read("pwd") == f"{Path.cwd()}\n"
+def test_call(commands: Bin) -> None:
+    """A change is one command without a shell; each text is one argument, and stdin is empty."""
+    for name, (call, argv) in CALLS.items():
+        commands.recorded(argv[0])
+        call(commands.door())
+        assert commands.argv() == argv[1:], name
+        assert commands.read("stdin") == "", name
+        assert commands.read("pwd") == f"{Path.cwd()}\n", name
 
 
-@pytest.mark.parametrize("answer", ["12\n", "12;cluster\n"])
-def test_submit(commands: Bin, answer: str) -> None:
-    """The script goes in on stdin, the number comes out, also of a cluster with a name and with warnings beside it."""
-    commands.recorded("sbatch", answer, "sbatch: warning: can't run 1 processes on 2 nodes\n")
-    door = connect(str(commands.directory))
+def test_submit(commands: Bin) -> None:
+    """The script goes to stdin, and the id comes back, also with a cluster's name and with warnings."""
     script = "#!/bin/bash\necho 'größer'\r\n"
-    assert door.submit(script, arguments=["--hold", "--comment=a b"], directory="/usr") == 12
-    assert commands.argv() == ["--parsable", "--hold", "--comment=a b"]
-    assert (commands.directory / "stdin").read_bytes() == script.encode()
-    assert commands.read("pwd") == "/usr\n"
+    for answer in ("12\n", "12;cluster\n"):
+        commands.recorded("sbatch", answer, "sbatch: warning: can't run 1 processes on 2 nodes\n")
+        assert commands.door().submit(script, arguments=["--hold", "--comment=a b"], directory="/usr") == 12, answer
+        assert commands.argv() == ["--parsable", "--hold", "--comment=a b"]
+        assert (commands.directory / "stdin").read_bytes() == script.encode()
+        assert commands.read("pwd") == "/usr\n"
 
 
-@pytest.mark.parametrize("answer", ["Submitted", "", "\n", "1", "12", "12;clus", "x12\n", "-12\n"])
-def test_submit_without_a_whole_number(commands: Bin, answer: str) -> None:
-    """An answer that is no line with a job id, or a part of one, is an error that says how to find the job."""
-    commands.recorded("sbatch", answer)
-    words = f"sbatch answered {answer.strip()!r} in place of a job id\n  look for the job with: squeue --me"
-    with pytest.raises(SlurmError) as caught:
-        connect(str(commands.directory)).submit("")
-    assert str(caught.value) == words
+def test_submit_without_a_whole_number(commands: Bin) -> None:
+    """An answer that is no whole line with a job id is an error that says how to find the job."""
+    for answer in ("Submitted", "", "\n", "1", "12", "12;clus", "x12\n", "-12\n"):
+        commands.recorded("sbatch", answer)
+        words = f"sbatch answered {answer.strip()!r} in place of a job id\n  look for the job with: squeue --me"
+        with pytest.raises(SlurmError) as caught:
+            commands.door().submit("")
+        assert str(caught.value) == words
 
 
 def test_nodes(commands: Bin) -> None:
-    """As records.py reads them."""
+    """Parsed as in test_records_scontrol.py."""
     commands.recorded("scontrol", NODE.format(state="IDLE", reason=""))
-    assert connect(str(commands.directory)).nodes(["n1"]) == {
-        "n1": Node("n1", frozenset({"IDLE"}), "", partitions=("all", "long"))
-    }
+    assert commands.door().nodes(["n1"]) == {"n1": N1}
+
+
+def test_nodes_of_which_slurm_does_not_know_one(commands: Bin) -> None:
+    """An unknown node is absent, and hides no other, although scontrol refuses the whole list (22.05 to 26.05)."""
+    there = NODE.format(state="IDLE", reason="")
+    commands.script(
+        "scontrol",
+        f"""case "$*" in *n9*) printf 'Node n9 not found\n'; exit 1 ;; esac\ncat <<'END'\n{there}END""",
+    )
+    door = commands.door()
+    expected = {"n1": N1}
+    assert door.nodes(["n1", "n9"]) == expected
+    assert door.nodes(["n1", "no name"]) == expected
+    assert door.nodes(["n9"]) == door.nodes(["no name"]) == {}
+    commands.script("scontrol", "echo 'slurm_load_node: refused' >&2; exit 1")
+    with pytest.raises(SlurmError, match="refused"):
+        door.nodes(["n1"])
 
 
 def test_settings(commands: Bin) -> None:
     """As records.py reads them; the release is one of them, and nowhere else."""
     commands.recorded("scontrol", SHOWN)
-    door = connect(str(commands.directory))
+    door = commands.door()
     assert door.config() == SETTINGS
     with pytest.raises(SlurmError) as caught:
         door.version()
@@ -124,20 +134,18 @@ def test_settings(commands: Bin) -> None:
     assert door.version() == "24.11.5"
 
 
-@pytest.mark.parametrize(
-    ("script", "up"),
-    [
+def test_ping(commands: Bin) -> None:
+    """One controller that answers is enough; no answer is no error."""
+    for script, up in (
         ("echo 'Slurmctld(primary) at ctl is UP'", True),
         ("echo 'Slurmctld(primary) at a is DOWN'; echo 'Slurmctld(backup) at b is UP'", True),
         ("echo 'Slurmctld(primary) at ctl is DOWN'", False),
         ("echo 'Slurmctld(primary) at ctl is DOWN'; exit 1", False),
-        ("sleep 60", False),
-    ],
-)
-def test_ping(commands: Bin, script: str, up: bool) -> None:
-    """One controller that answers is enough; none is an answer too, no error."""
-    commands.script("scontrol", script)
-    assert connect(str(commands.directory), deadline_s=0.3 if not up else 10).ping() is up
+    ):
+        commands.script("scontrol", script)
+        assert commands.door().ping() is up, script
+    commands.script("scontrol", "exec sleep 3600")
+    assert commands.door(0.2).ping() is False
 
 
 REFUSED: dict[str, tuple[Callable[[Slurm], object], str, str, str]] = {
@@ -165,146 +173,35 @@ REFUSED: dict[str, tuple[Callable[[Slurm], object], str, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "asked", "program", "hint"), REFUSED.values(), ids=REFUSED)
-def test_refusal(commands: Bin, call: Callable[[Slurm], object], asked: str, program: str, hint: str) -> None:
-    """What was asked, Slurm's own words, and what to try."""
-    commands.recorded(program, "", "Access/permission denied\n", 1)
-    with pytest.raises(SlurmError) as caught:
-        call(connect(str(commands.directory)))
-    assert str(caught.value) == f"could not {asked}: {program} said: Access/permission denied\n  {hint}"
-    assert not isinstance(caught.value, SlurmAwayError | JobNotFoundError)
+def test_refusal(commands: Bin) -> None:
+    """An error has the purpose, Slurm's words and the next command."""
+    for call, asked, program, hint in REFUSED.values():
+        commands.script(program, "echo Access/permission denied >&2; exit 1")
+        with pytest.raises(SlurmError) as caught:
+            call(commands.door())
+        assert str(caught.value) == f"could not {asked}: {program} said: Access/permission denied\n  {hint}"
+        assert not isinstance(caught.value, SlurmAwayError | JobNotFoundError)
 
 
 def test_refusal_on_stdout(commands: Bin) -> None:
-    """scontrol writes some of its errors there."""
-    commands.recorded("scontrol", "Node n9 not found\n", "", 1)
-    with pytest.raises(SlurmError, match="could not read the nodes: scontrol said: Node n9 not found"):
-        connect(str(commands.directory)).nodes(["n9"])
+    """scontrol writes some errors to stdout."""
+    commands.recorded("scontrol", "No nodes in the system\n", "", 1)
+    with pytest.raises(SlurmError, match="could not read the nodes: scontrol said: No nodes in the system"):
+        commands.door().nodes(["n9"])
 
 
 def test_silent_refusal(commands: Bin) -> None:
-    """Where Slurm says nothing, its exit code stands for it."""
+    """Without output the error has the exit code."""
     commands.script("scontrol", "exit 4")
     with pytest.raises(SlurmError, match="scontrol said: exit code 4, no message"):
-        connect(str(commands.directory)).requeue(7)
-
-
-def test_missing_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the directory, or the PATH where none was given, and how to get it."""
-    with pytest.raises(MissingError, match=f"squeue was not found in {tmp_path}\n  install Slurm's client commands"):
-        connect(str(tmp_path)).jobs([7])
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match="squeue was not found on the PATH"):
-        connect().jobs([7])
-
-
-def test_command_that_is_not_executable(commands: Bin) -> None:
-    """A file without its execute bit is as missing."""
-    commands.script("squeue", "exit 0")
-    (commands.directory / "squeue").chmod(0o400)
-    with pytest.raises(MissingError):
-        connect(str(commands.directory)).jobs([7])
-
-
-OUTER = {
-    "SLURM_CONF": "/etc/slurm/slurm.conf",
-    "SLURM_JOB_ID": "3",
-    "SLURM_TIME_FORMAT": "relative",
-    "SLURM_CLUSTERS": "other",
-    "SQUEUE_FORMAT": "%i",
-    "LANG": "de_DE",
-    "TZ": "Asia/Tokyo",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("scontrol", lambda door: door.requeue(7)),
-        ("squeue", lambda door: door.jobs()),
-        ("scancel", lambda door: door.cancel(7)),
-    ],
-)
-def test_environment(
-    commands: Bin, monkeypatch: pytest.MonkeyPatch, name: str, call: Callable[[Slurm], object]
-) -> None:
-    """Times are asked for in UTC, and nothing of an outer job or of the caller's changes the words."""
-    for variable, value in OUTER.items():
-        monkeypatch.setenv(variable, value)
-    commands.recorded(name, "")
-    call(connect(str(commands.directory)))
-    given = commands.environment()
-    assert {variable: given.get(variable) for variable in OUTER} == {
-        **dict.fromkeys(OUTER), "SLURM_CONF": OUTER["SLURM_CONF"], "TZ": "UTC",
-    }  # fmt: skip
-
-
-def test_environment_of_submit(commands: Bin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller's own goes to the job: its zone and its language, but no outer job's variables."""
-    for variable, value in OUTER.items():
-        monkeypatch.setenv(variable, value)
-    commands.recorded("sbatch", "12\n")
-    connect(str(commands.directory)).submit("")
-    given = commands.environment()
-    kept = ("SLURM_CONF", "SQUEUE_FORMAT", "LANG", "TZ")
-    assert {variable: given.get(variable) for variable in OUTER} == {
-        **dict.fromkeys(OUTER), **{variable: OUTER[variable] for variable in kept},
-    }  # fmt: skip
+        commands.door().requeue(7)
 
 
 def test_words_of_the_question_for_jobs(commands: Bin) -> None:
-    """All jobs in one question, in whatever state and partition, each field whole."""
+    """One question asks for all jobs in any state and partition, with whole fields."""
     commands.squeue([])
-    connect(str(commands.directory)).jobs([7, 9])
+    commands.door().jobs([7, 9])
     (asked,) = commands.asked()
     assert asked.argv == ["--noheader", "--all", "--array", "--states=all", "--jobs=7,9"]
     assert asked.variable == "SQUEUE_FORMAT2"
     assert asked.form == form(asked.nonce)
-
-
-FAILURES = [errno.EAGAIN, errno.ENOMEM, errno.E2BIG]
-
-
-@pytest.mark.parametrize("number", FAILURES, ids=map(errno.errorcode.get, FAILURES))
-def test_command_that_does_not_start(commands: Bin, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """No process is left for it, or its arguments are too long: an error of the door's, and no controller is away."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    commands.recorded("scontrol")
-    monkeypatch.setattr("subprocess.Popen", refuse)
-    with pytest.raises(SlurmError) as caught:
-        connect(str(commands.directory)).requeue(7)
-    assert str(caught.value) == f"could not start scontrol: {os.strerror(number)}\n  see: df, ulimit -a"
-    assert not isinstance(caught.value, SlurmAwayError)
-
-
-def test_arguments_that_are_too_long(commands: Bin) -> None:
-    """Linux takes 128 KiB in one, and in one variable."""
-    commands.recorded("scontrol")
-    with pytest.raises(SlurmError, match=r"^could not start scontrol: Argument list too long: .*\n  "):
-        connect(str(commands.directory)).update_job(7, Comment="x" * (1 << 17))
-
-
-def test_second_command_that_does_not_start(commands: Bin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one ends with it, and nothing of it is left."""
-    at = commands.directory
-    commands.squeue([], lacks=["ExcNodes"])
-    door = connect(str(at), deadline_s=10)
-    door.jobs()
-    commands.script("squeue", "exec sleep 300")
-    started, start = list[subprocess.Popen[bytes]](), subprocess.Popen
-
-    def once(*arguments: Any, **more: Any) -> "subprocess.Popen[bytes]":
-        if started:
-            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        started.append(start(*arguments, **more))
-        return started[0]
-
-    monkeypatch.setattr("subprocess.Popen", once)
-    with pytest.raises(
-        SlurmError, match=r"^could not start squeue: Resource temporarily unavailable\n  see: df, ulimit -a"
-    ):
-        door.jobs()
-    assert started[0].returncode == -signal.SIGKILL

@@ -1,10 +1,10 @@
-"""Mirrors slurm_plugin/slurm/flags.py: the help of three real sbatches."""
+"""The flags in the help of three real sbatches."""
 
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.slurm.flags import NONE, OPTIONAL, VALUE, parse, probed
+from slurm_plugin.slurm.parse import NONE, OPTIONAL, VALUE, probed_flag, sbatch_flags
 
 CAPTURED = Path(__file__).parents[2] / "captured"
 RELEASES = ("22.05", "24.11", "26.05")
@@ -13,7 +13,7 @@ SOME = {
     "container": VALUE,  # 22.05 shows it without its value
     "contiguous": NONE,
     "exclusive": OPTIONAL,
-    "extra-node-info": VALUE,  # 22.05 has no comma behind its letter
+    "extra-node-info": VALUE,  # 22.05 has no comma after its letter
     "get-user-env": OPTIONAL,
     "hold": NONE,
     "mem": VALUE,
@@ -24,12 +24,12 @@ SOME = {
 
 
 def flags(release: str) -> dict[str, str]:
-    return parse((CAPTURED / f"sbatch-help-{release}.txt").read_text())
+    return sbatch_flags((CAPTURED / f"sbatch-help-{release}.txt").read_text())
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_flags_and_what_they_take(release: str) -> None:
-    """The same on every release, for those that each has; no word of a description is one."""
+    """Flags have the same kind on every release; words of a description are none."""
     found = flags(release)
     assert found.items() >= SOME.items()
     assert 90 < len(found) < 110
@@ -37,7 +37,7 @@ def test_flags_and_what_they_take(release: str) -> None:
 
 
 def test_releases_differ() -> None:
-    """What a newer one has besides."""
+    """Newer releases have more flags."""
     assert set(flags("26.05")) - set(flags("22.05")) == {
         *("container-id", "container-type", "oom-kill-step", "resv-ports", "spread-segments"),
         *("tres-bind", "tres-per-task"),
@@ -55,5 +55,5 @@ SAID = {
 
 @pytest.mark.parametrize("said", SAID)
 def test_a_flag_that_the_help_does_not_name(said: str) -> None:
-    """From what sbatch says to it."""
-    assert probed(said) == SAID[said]
+    """The kind of an unlisted flag comes from sbatch's answer to it."""
+    assert probed_flag(said) == SAID[said]

@@ -1,4 +1,4 @@
-"""The door through pyslurm: what each call asks of it, and what becomes of its answers and its errors."""
+"""The back end that uses pyslurm: its calls, and how it converts answers and errors."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,18 +9,19 @@ import pytest
 
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError
+from slurm_plugin.slurm.calls import Patience
 from slurm_plugin.slurm.library import Library
-from slurm_plugin.slurm.patience import Patience
 from tests.fake_slurm import FakeClock
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.pyslurm_plan import JOB, FakePyslurm
 from tests.unit.slurm.test_records import PLAIN
+from tests.waiting import HANG_S
 
 
 @pytest.fixture
 def door(pyslurm: FakePyslurm) -> Library:
-    """A door with nothing behind it but the fake."""
-    return Library(deadline_s=10.0)
+    """Return a back end with only the fake pyslurm."""
+    return Library(deadline_s=HANG_S)
 
 
 CALLS: dict[str, tuple[Callable[[Slurm], object], list[Any]]] = {
@@ -46,15 +47,15 @@ CALLS: dict[str, tuple[Callable[[Slurm], object], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "noted"), CALLS.values(), ids=CALLS)
-def test_call(pyslurm: FakePyslurm, door: Library, call: Callable[[Slurm], object], noted: list[Any]) -> None:
-    """One of pyslurm's for each, and no command."""
-    call(door)
-    assert pyslurm.calls() == [noted]
+def test_call(pyslurm: FakePyslurm, door: Library) -> None:
+    """One function of pyslurm for each call, and no command."""
+    for name, (call, noted) in CALLS.items():
+        call(door)
+        assert pyslurm.calls() == [noted], name
 
 
 def test_job(pyslurm: FakePyslurm, door: Library) -> None:
-    """The same as the commands make of it."""
+    """The same record as from the commands."""
     assert door.job(7) == PLAIN
     full = {
         "state": "PENDING", "state_reason": "BeginTime", "allocated_nodes": None, "excluded_nodes": "n[3,5]",
@@ -67,29 +68,26 @@ def test_job(pyslurm: FakePyslurm, door: Library) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("values", "code", "signal"),
-    [
+def test_exit(pyslurm: FakePyslurm, door: Library) -> None:
+    """A code or a signal, never both."""
+    for values, code, signal in (
         ({"exit_code": 7, "exit_code_signal": 0}, 7, None),
         ({"exit_code": 0, "exit_code_signal": 9}, None, 9),
         ({"exit_code": None, "exit_code_signal": None}, None, None),
-    ],
-)
-def test_exit(pyslurm: FakePyslurm, door: Library, values: dict[str, Any], code: int | None, signal: int) -> None:
-    """A code or a signal, never both."""
-    pyslurm.plan(jobs={"7": JOB | values})
-    job = door.job(7)
-    assert (job.exit_code, job.exit_signal) == (code, signal)
+    ):
+        pyslurm.plan(jobs={"7": JOB | values})
+        job = door.job(7)
+        assert (job.exit_code, job.exit_signal) == (code, signal), values
 
 
 def test_what_is_not_known(pyslurm: FakePyslurm, door: Library) -> None:
-    """A state of a later Slurm is UNKNOWN, and a reason that says None is none."""
+    """An unknown state is UNKNOWN, and the reason None is empty."""
     pyslurm.plan(jobs={"7": JOB | {"state": "HUMMING", "state_reason": "None"}})
     assert (door.job(7).state, door.job(7).reason) == ("UNKNOWN", "")
 
 
 def test_bytes_that_are_no_text(pyslurm: FakePyslurm, door: Library) -> None:
-    """pyslurm raises at such a comment: it is shown as the commands show it, and the job is as it is."""
+    """pyslurm raises for such a comment. It is shown as the commands show it, and the job is complete."""
     pyslurm.plan(jobs={"7": JOB | {"comment": {"hex": b"not \xff UTF-8".hex()}}})
     assert door.job(7) == PLAIN._replace(comment="not \ufffd UTF-8")
 
@@ -104,23 +102,20 @@ def test_job_that_is_not_known(door: Library) -> None:
 
 
 def test_nodes(door: Library) -> None:
-    """Those that are asked for, or all."""
+    """The requested nodes, or all."""
     when = datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC)
-    first = Node("n1", frozenset({"IDLE", "DRAIN"}), "disk [a]", "root", when, ("main", "long"), "rack 7")
+    states, gres = frozenset({"IDLE", "DRAIN"}), ("gpu:a100:4", "nvme:1")
+    first = Node("n1", states, "disk [a]", "root", when, ("main", "long"), "rack 7", gres)
     second = Node("n2", frozenset({"IDLE"}), "", comment="rack 7")
     assert door.nodes([]) == {"n1": first, "n2": second}
     assert door.nodes(["n2", "n9"]) == {"n2": second}
 
 
-@pytest.mark.parametrize(("up", "answers"), [([True], True), ([False, True], True), ([False], False), ([], False)])
-def test_ping(pyslurm: FakePyslurm, door: Library, up: list[bool], answers: bool) -> None:
-    """One controller that answers is enough."""
-    pyslurm.plan(up=up)
-    assert door.ping() is answers
-
-
-def test_ping_of_nobody(pyslurm: FakePyslurm, door: Library) -> None:
-    """An error is an answer: no."""
+def test_ping(pyslurm: FakePyslurm, door: Library) -> None:
+    """One controller that answers is enough. An error means no."""
+    for up, answers in (([True], True), ([False, True], True), ([False], False), ([], False)):
+        pyslurm.plan(up=up)
+        assert door.ping() is answers, up
     pyslurm.plan(ping_all={"errno": 1800, "words": "Unable to contact slurm controller"})
     assert door.ping() is False
 
@@ -137,24 +132,27 @@ ERRORS: dict[str, tuple[dict[str, Any], bool | None, str]] = {
 }
 
 
-@pytest.mark.parametrize(("todo", "sent", "said"), ERRORS.values(), ids=ERRORS)
-def test_errors(pyslurm: FakePyslurm, door: Library, todo: dict[str, Any], sent: bool | None, said: str) -> None:
-    """Refused, or away and then whether the question may have arrived; with what to try.
+def test_errors(pyslurm: FakePyslurm, door: Library) -> None:
+    """A refusal, or an absent controller and whether the request may have arrived; with what to try.
 
-    The next call works: with the same process, but where the controller was away, with one that reads slurm.conf again.
+    The next call works: in the same process, or after an absence in a new one that reads slurm.conf again.
     """
-    pyslurm.plan(requeue=todo)
-    with pytest.raises(SlurmError) as caught:
-        door.requeue(7)
-    hint = "see it with: scontrol show job 7" if sent is None else "is slurmctld up? try: scontrol ping"
-    assert not isinstance(caught.value, JobNotFoundError)
-    assert isinstance(caught.value, SlurmAwayError) is (sent is not None)
-    assert str(caught.value) == f"could not requeue job 7: pyslurm said: {said}\n  {hint}"
-    assert getattr(caught.value, "sent", None) is sent
-    first, *_ = pyslurm.started()
-    assert Path(f"/proc/{first}").exists() is (sent is None)
+    processes = 1
+    for name, (todo, sent, said) in ERRORS.items():
+        assert door.job(7) == PLAIN, name
+        assert len(pyslurm.started()) == processes, name
+        pyslurm.plan(requeue=todo)
+        with pytest.raises(SlurmError) as caught:
+            door.requeue(7)
+        hint = "see it with: scontrol show job 7" if sent is None else "is slurmctld up? try: scontrol ping"
+        assert not isinstance(caught.value, JobNotFoundError)
+        assert isinstance(caught.value, SlurmAwayError) is (sent is not None), name
+        assert str(caught.value) == f"could not requeue job 7: pyslurm said: {said}\n  {hint}"
+        assert getattr(caught.value, "sent", None) is sent, name
+        assert Path(f"/proc/{pyslurm.started()[-1]}").exists() is (sent is None), name
+        processes += sent is not None
     assert door.job(7) == PLAIN
-    assert len(pyslurm.started()) == (1 if sent is None else 2)
+    assert len(pyslurm.started()) == processes
 
 
 HINTS: dict[str, tuple[Callable[[Slurm], object], str, str]] = {
@@ -176,56 +174,57 @@ HINTS: dict[str, tuple[Callable[[Slurm], object], str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "verb", "words"), HINTS.values(), ids=HINTS)
-def test_refusal(pyslurm: FakePyslurm, door: Library, call: Callable[[Slurm], object], verb: str, words: str) -> None:
-    """What was asked, what Slurm said, what to try: as with the commands."""
-    pyslurm.plan(**{verb: {"errno": 2010, "words": "Access/permission denied"}})
-    with pytest.raises(SlurmError) as caught:
-        call(door)
-    asked, hint = words.split("|")
-    assert str(caught.value) == f"could not {asked}: pyslurm said: Access/permission denied\n  {hint}"
+def test_refusal(pyslurm: FakePyslurm, door: Library) -> None:
+    """The request, Slurm's message and what to try, as with the commands."""
+    for call, verb, words in HINTS.values():
+        pyslurm.plan(**{verb: {"errno": 2010, "words": "Access/permission denied"}})
+        with pytest.raises(SlurmError) as caught:
+            call(door)
+        asked, hint = words.split("|")
+        assert str(caught.value) == f"could not {asked}: pyslurm said: Access/permission denied\n  {hint}"
 
 
 def test_cancel_of_a_job_that_is_not_known(pyslurm: FakePyslurm, door: Library) -> None:
-    """Nothing is left to cancel, and that is no error, as scancel has it."""
+    """No error, as with scancel."""
     pyslurm.plan(cancel={"errno": 2017, "words": "Invalid job id specified"})
     door.cancel(8)
     assert pyslurm.calls() == [["cancel", 8]]
 
 
-@pytest.mark.parametrize(
-    ("call", "verb", "errno", "attempts"),
-    [
-        (lambda door: door.requeue(7), "requeue", 1802, 2),
-        (lambda door: door.signal(7, "USR1"), "send_signal", 1802, 1),
-        (lambda door: door.signal(7, "USR1"), "send_signal", 1800, 2),
-        (lambda door: door.requeue(7), "requeue", 2010, 1),
-    ],
-)
-def test_patience(pyslurm: FakePyslurm, call: Callable[[Slurm], object], verb: str, errno: int, attempts: int) -> None:
-    """As with the commands: what is not sent, or may be done twice."""
+def test_patience(pyslurm: FakePyslurm) -> None:
+    """As with the commands: repeat what was not sent, or what may be done twice."""
     clock, said = FakeClock(), list[str]()
-    pyslurm.plan(**{verb: {"errno": errno, "words": "x"}})
-    with pytest.raises(SlurmError):
-        call(Library(deadline_s=10.0, patience=Patience(1, said.append, clock.now, clock.sleep)))
-    assert [noted[0] for noted in pyslurm.calls()] == [verb] * attempts
-    assert len(said) == attempts - 1
+    door = Library(deadline_s=HANG_S, patience=Patience(1, said.append, clock.now, clock.sleep))
+    for call, verb, errno, attempts in (
+        (lambda: door.requeue(7), "requeue", 1802, 2),
+        (lambda: door.signal(7, "USR1"), "send_signal", 1802, 1),
+        (lambda: door.signal(7, "USR1"), "send_signal", 1800, 2),
+        (lambda: door.requeue(7), "requeue", 2010, 1),
+    ):
+        pyslurm.plan(**{verb: {"errno": errno, "words": "x"}})
+        with pytest.raises(SlurmError):
+            call()
+        assert [noted[0] for noted in pyslurm.calls()] == [verb] * attempts, (verb, errno)
+        assert len(said) == attempts - 1, (verb, errno)
+        said.clear()
 
 
-@pytest.mark.parametrize("fields", [{"Nice": "1", "ExcNodeList": "n1"}, {"Comment": ""}, {"StartTime": "now+60"}])
-def test_what_pyslurm_cannot_say(tmp_path: Path, pyslurm: FakePyslurm, door: Library, fields: dict[str, str]) -> None:
-    """scontrol does it, the whole of it."""
-    with pytest.raises(MissingError, match="scontrol was not found"):
-        door.update_job(7, **fields)
+def test_what_pyslurm_cannot_say(tmp_path: Path, pyslurm: FakePyslurm, door: Library) -> None:
+    """scontrol makes the whole change."""
+    every = [{"Nice": "1", "ExcNodeList": "n1"}, {"Comment": ""}, {"StartTime": "now+60"}]
+    for fields in every:
+        with pytest.raises(MissingError, match="scontrol was not found"):
+            door.update_job(7, **fields)
     commands = Bin(tmp_path / "bin")
     commands.script("scontrol", f'#!/bin/sh\nprintf "%s\\0" "$@" > {tmp_path}/bin/argv')
-    door.update_job(7, **fields)
-    assert commands.argv() == ["update", "JobId=7", *(f"{name}={value}" for name, value in fields.items())]
+    for fields in every:
+        door.update_job(7, **fields)
+        assert commands.argv() == ["update", "JobId=7", *(f"{name}={value}" for name, value in fields.items())]
     assert pyslurm.calls() == []
 
 
 def test_what_stays_with_the_commands(tmp_path: Path, pyslurm: FakePyslurm, door: Library) -> None:
-    """Submitting, settings, jobs in bulk and those of a node."""
+    """Submissions, settings, many jobs, and the jobs of a node."""
     commands = Bin(tmp_path / "bin")
     commands.squeue([record(7), record(9)])
     commands.script("sbatch", "#!/bin/sh\necho 12")

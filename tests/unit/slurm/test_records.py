@@ -1,11 +1,12 @@
-"""Reading what squeue prints: what users write into their jobs forges nothing, and half an answer is none."""
+"""Parsing squeue's output: users' texts cannot forge a record, and half an answer is refused."""
 
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 import pytest
 
-from slurm_plugin.slurm import ENDED, UNKNOWN, Job, SlurmError, records
+from slurm_plugin.slurm import ENDED, UNKNOWN, Job, SlurmError, parse
 from tests.unit.slurm.fake_commands import record
 
 NONCE = "~0123456789abcdef~"
@@ -30,30 +31,30 @@ PLAIN = Job(
 
 
 def printed(*jobs: dict[str, str]) -> str:
-    """squeue's answer with these jobs."""
-    plain = ("|".join(job[name] for name in records.PLAIN) for job in jobs)
-    free = ("".join(job[name] + NONCE for name in records.FREE) for job in jobs)
+    """Return squeue's answer with these jobs."""
+    plain = ("|".join(job[name] for name in parse.PLAIN) for job in jobs)
+    free = ("".join(job[name] + NONCE for name in parse.FREE) for job in jobs)
     return "".join(f"{head}{NONCE}{tail}\n" for head, tail in zip(plain, free, strict=True))
 
 
 def read(text: str) -> list[Job]:
-    """The jobs in an answer."""
-    return list(records.jobs(text, NONCE).values())
+    """Return the jobs in an answer."""
+    return list(parse.jobs(text, NONCE).values())
 
 
 def one(**fields: str) -> Job:
-    """A job with these fields, printed and read."""
+    """Print and read a job with these fields."""
     (found,) = read(printed(record(**fields)))
     return found
 
 
 def test_plain_job() -> None:
-    """Every field; squeue's words for nothing are nothing, times are UTC."""
+    """Every field: squeue's words for nothing are empty, and times are UTC."""
     assert read(printed(record())) == [PLAIN]
 
 
 def test_pending_job() -> None:
-    """A requeued job with its reason, what it leaves out, its comments, and no start time yet."""
+    """A requeued job with its reason, its excluded nodes and comments, and no start time."""
     pending = one(
         Partition="main,long", State="PENDING", Reason="BeginTime", NodeList="", ExcNodes="n[3,5]", RestartCnt="2",
         StartTime="N/A", EndTime="N/A", Comment="a [sp1;retries=3]", admin_comment='project sp1:{"granted":3}',
@@ -70,9 +71,9 @@ def test_no_job() -> None:
     assert read("") == []
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "signal"),
-    [
+def test_exit() -> None:
+    """squeue's exit_code is a wait status (22.05) or `code:signal`. An unreadable one is neither."""
+    for status, code, signal in (
         ("0", 0, None),
         ("256", 1, None),
         ("23808", 93, None),
@@ -87,13 +88,10 @@ def test_no_job() -> None:
         (":0", None, None),
         ("x:0", None, None),
         ("-1", None, None),
-    ],
-)
-def test_exit(status: str, code: int | None, signal: int | None) -> None:
-    """squeue's exit_code is a wait status (22.05) or `code:signal`: one of the two; unreadable, it is neither."""
-    assert records.exit_of(status) == (code, signal)
-    job = one(exit_code=status)
-    assert (job.exit_code, job.exit_signal) == (code, signal)
+    ):
+        assert parse.exit_of(status) == (code, signal), status
+        job = one(exit_code=status)
+        assert (job.exit_code, job.exit_signal) == (code, signal), status
 
 
 HOSTILE = [
@@ -112,17 +110,16 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("field", ["Comment", "Name", "admin_comment"])
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text(field: str, text: str) -> None:
-    """A text that looks like a record, or like several, is that text: whole, and only of its own job."""
-    found = read(printed(record(6), record(**{field: text}), record(9)))
-    odd: dict[str, Any] = {field.lower(): text}
-    assert found == [PLAIN._replace(id=6), PLAIN._replace(**odd), PLAIN._replace(id=9)]
+def test_hostile_text() -> None:
+    """A text that looks like a record, or several, stays one text of its own job."""
+    for field, text in product(["Comment", "Name", "admin_comment"], HOSTILE):
+        found = read(printed(record(6), record(**{field: text}), record(9)))
+        odd: dict[str, Any] = {field.lower(): text}
+        assert found == [PLAIN._replace(id=6), PLAIN._replace(**odd), PLAIN._replace(id=9)], (field, text)
 
 
 def test_answer_that_is_cut_off() -> None:
-    """Cut anywhere but between two jobs, it is an error and never part of a job; between them, those before it."""
+    """A cut inside a job is an error, never a part of a job. After a cut between two jobs, the earlier ones remain."""
     jobs = [record(6, Comment="six"), record(Comment="7\n8\n9"), record(9, Comment="nine")]
     text, ends = printed(*jobs), {}
     for count in range(len(jobs) + 1):
@@ -136,27 +133,27 @@ def test_answer_that_is_cut_off() -> None:
                 read(text[:cut])
 
 
-@pytest.mark.parametrize("number", ["", "7x", "-7", "squeue: error", "7_1", "N/A", "7|8"])
-@pytest.mark.parametrize("field", ["JobID", "RestartCnt"])
-def test_what_is_no_job(field: str, number: str) -> None:
-    """A record without a job id, without a count of restarts, or of more fields, is an error that shows it."""
-    with pytest.raises(SlurmError) as caught:
-        one(**{field: number})
-    shown = "|".join({**record(), field: number}[name] for name in records.PLAIN)
-    assert str(caught.value) == f"squeue answered {shown!r} in place of a job\n  see what runs with: squeue --me"
+def test_what_is_no_job() -> None:
+    """A record without a job id or a restart count, or with more fields, is an error that shows it."""
+    numbers = ["", "7x", "-7", "squeue: error", "7_1", "N/A", "7|8"]
+    for field, number in product(["JobID", "RestartCnt"], numbers):
+        with pytest.raises(SlurmError) as caught:
+            one(**{field: number})
+        shown = "|".join({**record(), field: number}[name] for name in parse.PLAIN)
+        assert str(caught.value) == f"squeue answered {shown!r} in place of a job\n  see what runs with: squeue --me"
 
 
-@pytest.mark.parametrize("state", ["", "HUMMING", "running", "RUNNING+HUMMING", "~", "RUNNING "])
-def test_state_that_we_do_not_know(state: str) -> None:
-    """A state of a later Slurm is UNKNOWN, and never one that ends a job."""
-    assert one(State=state).state == UNKNOWN
+def test_state_that_we_do_not_know() -> None:
+    """An unknown state is UNKNOWN, which never ends a job."""
+    for state in ("", "HUMMING", "running", "RUNNING+HUMMING", "~", "RUNNING "):
+        assert one(State=state).state == UNKNOWN, state
 
 
 def test_states_that_we_know() -> None:
-    """They are themselves; those after which a job never runs again are among them."""
-    assert {one(State=state).state for state in records.JOB_STATES} == records.JOB_STATES
-    assert ENDED < records.JOB_STATES
-    assert UNKNOWN not in records.JOB_STATES
+    """They are unchanged, and include those after which a job never runs again."""
+    assert {one(State=state).state for state in parse.JOB_STATES} == parse.JOB_STATES
+    assert ENDED < parse.JOB_STATES
+    assert UNKNOWN not in parse.JOB_STATES
 
 
 ATTRIBUTES = {
@@ -165,20 +162,19 @@ ATTRIBUTES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("field", ["Reason", "NodeList", "Partition", "ExcNodes"])
-@pytest.mark.parametrize("word", ["(null)", "N/A", "None", ""])
-def test_words_for_nothing(field: str, word: str) -> None:
-    """squeue has several; each is an empty text, in each field that Slurm writes."""
-    assert getattr(one(**{field: word}), ATTRIBUTES[field]) == ""
+def test_words_for_nothing() -> None:
+    """squeue has several. Each is an empty text, in each field that Slurm writes."""
+    for field, word in product(["Reason", "NodeList", "Partition", "ExcNodes"], ["(null)", "N/A", "None", ""]):
+        assert getattr(one(**{field: word}), ATTRIBUTES[field]) == "", (field, word)
 
 
-@pytest.mark.parametrize("field", ["Comment", "admin_comment"])
-@pytest.mark.parametrize("word", ["N/A", "None", "NONE", "Unknown", "n/a", " (null)"])
-def test_comments_that_say_nothing(field: str, word: str) -> None:
-    """Somebody wrote them: only squeue's own word is no comment."""
-    assert getattr(one(**{field: word}), ATTRIBUTES[field]) == word
-    for nothing in ("", "(null)"):
-        assert getattr(one(**{field: nothing}), ATTRIBUTES[field]) == ""
+def test_comments_that_say_nothing() -> None:
+    """A user wrote them: only squeue's own word means no comment."""
+    for field in ("Comment", "admin_comment"):
+        for word in ("N/A", "None", "NONE", "Unknown", "n/a", " (null)"):
+            assert getattr(one(**{field: word}), ATTRIBUTES[field]) == word, (field, word)
+        for nothing in ("", "(null)"):
+            assert getattr(one(**{field: nothing}), ATTRIBUTES[field]) == "", (field, nothing)
 
 
 def test_restarts() -> None:
@@ -187,20 +183,36 @@ def test_restarts() -> None:
 
 
 def test_excluded_nodes_from_elsewhere() -> None:
-    """22.05: they come from another squeue. A job that is not there was submitted later, and is left out."""
+    """22.05: they come from another squeue. A job that is not in it was submitted later, and is left out."""
     answer = f"6{NONCE}n[3-4]{NONCE}\n7{NONCE}(null){NONCE}\n"
-    lists = records.excluded(answer, NONCE)
-    found = records.jobs(printed(*(record(number, ExcNodes="") for number in (6, 7, 8))), NONCE, lists)
+    lists = parse.excluded(answer, NONCE)
+    found = parse.jobs(printed(*(record(number, ExcNodes="") for number in (6, 7, 8))), NONCE, lists)
     assert {number: job.excluded for number, job in found.items()} == {6: "n[3-4]", 7: ""}
 
 
-@pytest.mark.parametrize("text", ["N/A", "Unknown", "", "(null)", "tomorrow", "2024-13-01T00:00:00"])
-def test_no_time(text: str) -> None:
-    """What is no time is None."""
-    assert records.utc(text) is None
-    assert one(StartTime=text).start_time is None
+def test_no_time() -> None:
+    """Text that is no time is None."""
+    for text in ("N/A", "Unknown", "", "(null)", "tomorrow", "2024-13-01T00:00:00"):
+        assert parse.utc(text) is None, text
+        assert one(StartTime=text).start_time is None, text
 
 
 def test_time() -> None:
     """Aware, and as printed."""
-    assert records.utc("2024-05-01T10:11:12") == datetime(2024, 5, 1, 10, 11, 12, tzinfo=UTC)
+    assert parse.utc("2024-05-01T10:11:12") == datetime(2024, 5, 1, 10, 11, 12, tzinfo=UTC)
+
+
+def test_outputs() -> None:
+    """With sbatch's patterns replaced; empty if only the node could replace them, or if Slurm has no path."""
+    cases = {
+        "/w/%x-%j.out": "/w/a b-7.out",
+        "/w/%A_%3a.%u": "/w/5_002.alice",
+        "/w/done-7.out": "/w/done-7.out",
+        "/w/100%%": "/w/100%",
+        "/w/%N.out": "",
+        "(null)": "",
+        "": "",
+    }
+    for path, wanted in cases.items():
+        row = ("7", path, "5", "2", "alice", "a b")
+        assert parse.outputs("".join(f"{field}~x~" for field in row) + "\n", "~x~") == {7: wanted}, path

@@ -1,10 +1,11 @@
-"""Reading what scontrol prints: nodes and settings."""
+"""Parsing scontrol's output: nodes and settings."""
 
 from datetime import UTC, datetime
+from itertools import product
 
 import pytest
 
-from slurm_plugin.slurm import Node, SlurmError, records
+from slurm_plugin.slurm import Node, SlurmError, parse
 
 NODE = """NodeName=n1 Arch=x86_64 CoresPerSocket=1 
    CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=0.07
@@ -49,17 +50,43 @@ NODES = {
 
 
 def given(reason: str, author: str = AUTHOR) -> str:
-    """A node's reason as Slurm prints it."""
+    """Return a node's reason as Slurm prints it."""
     first, *more = reason.split("\n")
     return IN_A_REASON.join([f"{IN_A_NODE}Reason={first}{author}", *more])
 
 
-@pytest.mark.parametrize(("state", "reason", "states", "words"), NODES.values(), ids=NODES.keys())
-def test_node(state: str, reason: str, states: set[str], words: str) -> None:
-    """The base state, its flags, and the reason without the one who wrote it; a reason changes nothing else."""
-    author = ("root", datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC)) if reason else ("", None)
-    wanted = Node("n1", frozenset(states), words, *author, partitions=("all", "long"))
-    assert records.nodes(NODE.format(state=state, reason=given(reason) if reason else "")) == {"n1": wanted}
+def test_members() -> None:
+    """Tasks and parts by name, also a pending one with the array's id. Other jobs are left out."""
+    text = "7|7|3|N/A|N/A\n8|7|1|0|N/A\n7|7|2|0|N/A\n20|20|N/A|20|0\n21|21|N/A|20|1\n30|30|N/A|0|N/A\n"
+    assert parse.members(text) == {"7_1": 8, "7_2": 7, "7_3": 7, "20+0": 20, "20+1": 21}
+    assert [*parse.members("1|7|10|0|N/A\n2|7|9|0|N/A\n")] == ["7_9", "7_10"]
+    for broken in ("8|7|1|0\n", "8|7|1|0|N/A", "x|7|1|0|N/A\n"):
+        with pytest.raises(SlurmError, match="in place of a job"):
+            parse.members(broken)
+
+
+def test_node() -> None:
+    """The base state, its flags, and the reason without its author. A reason changes nothing else."""
+    for name, (state, reason, states, words) in NODES.items():
+        author = ("root", datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC)) if reason else ("", None)
+        wanted = Node("n1", frozenset(states), words, *author, partitions=("all", "long"), gres=("gpu:4",))
+        text = NODE.format(state=state, reason=given(reason) if reason else "")
+        assert parse.nodes(text) == {"n1": wanted}, name
+
+
+GRES: dict[str, tuple[str, ...]] = {
+    "(null)": (),
+    "gpu:4": ("gpu:4",),
+    "gpu:a100:4(S:0-1)": ("gpu:a100:4",),
+    "gpu:a100:2(S:0,1),gpu:v100:1(S:1),nvme:1": ("gpu:a100:2", "gpu:v100:1", "nvme:1"),
+}
+
+
+@pytest.mark.parametrize("text", GRES)
+def test_gres(text: str) -> None:
+    """What a node has, without the sockets that it belongs to."""
+    node = NODE.format(state="IDLE", reason="").replace("Gres=gpu:4", f"Gres={text}")
+    assert parse.nodes(node)["n1"].gres == GRES[text]
 
 
 COMMENTS = {
@@ -81,54 +108,54 @@ BEHIND = {
 }
 
 
-@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
-@pytest.mark.parametrize("comment", COMMENTS.values(), ids=COMMENTS)
-@pytest.mark.parametrize("reason", ["", OURS, "see Comment=a [b]", "two\nlines\n   Comment=a"])
-def test_a_comment_and_what_stands_round_it(reason: str, comment: str, behind: str) -> None:
-    """An administrator's comment is read as it was written; nothing that stands there is taken for something else."""
-    text = (given(reason) if reason else "") + (f"{IN_A_NODE}Comment={comment}" if comment else "") + behind
-    node = records.nodes(NODE.format(state="IDLE+DRAIN", reason=text))["n1"]
-    assert node.comment == comment
-    assert (node.states, node.partitions) == ({"IDLE", "DRAIN"}, ("all", "long"))
-    assert (node.reason, node.reason_user) == (reason.partition("\n")[0], "root" if reason else "")
-    assert node.reason_time == (datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC) if reason else None)
+def test_a_comment_and_what_stands_round_it() -> None:
+    """An administrator's comment is read unchanged. No text in it is read as another field."""
+    reasons = ["", OURS, "see Comment=a [b]", "two\nlines\n   Comment=a"]
+    for reason, comment, behind in product(reasons, COMMENTS.values(), BEHIND.values()):
+        text = (given(reason) if reason else "") + (f"{IN_A_NODE}Comment={comment}" if comment else "") + behind
+        node = parse.nodes(NODE.format(state="IDLE+DRAIN", reason=text))["n1"]
+        assert node.comment == comment, text
+        assert (node.states, node.partitions) == ({"IDLE", "DRAIN"}, ("all", "long")), text
+        assert (node.reason, node.reason_user) == (reason.partition("\n")[0], "root" if reason else ""), text
+        assert node.reason_time == (datetime(2024, 5, 1, 10, 0, 1, tzinfo=UTC) if reason else None), text
 
 
-@pytest.mark.parametrize("author", ["alice@corp.example", "nobody", "4294967294", ""])
-def test_author(author: str) -> None:
-    """Whatever a site's users are named."""
-    node = records.nodes(NODE.format(state="DOWN", reason=given("x", f" [{author}@2024-05-01T10:00:01]")))["n1"]
-    assert (node.reason, node.reason_user) == ("x", author)
+def test_author() -> None:
+    """Whatever the names of a site's users."""
+    for author in ("alice@corp.example", "nobody", "4294967294", ""):
+        node = parse.nodes(NODE.format(state="DOWN", reason=given("x", f" [{author}@2024-05-01T10:00:01]")))["n1"]
+        assert (node.reason, node.reason_user) == ("x", author)
 
 
-@pytest.mark.parametrize("reason", ["x", "x [job 7]", "x [root@Unknown]", "see Reason=y", ""])
-@pytest.mark.parametrize("behind", ["", f"{IN_A_NODE}Comment=c", *BEHIND.values()])
-def test_reason_without_an_author(reason: str, behind: str) -> None:
-    """One from slurm.conf may have none: it is kept whole, whatever stands in brackets at its end."""
-    node = records.nodes(NODE.format(state="DOWN", reason=given(reason, "") + behind))["n1"]
-    assert (node.reason, node.reason_user, node.reason_time) == (reason, "", None)
+def test_reason_without_an_author() -> None:
+    """A reason from slurm.conf may have none: it is kept whole, whatever is in brackets at its end."""
+    reasons = ["x", "x [job 7]", "x [root@Unknown]", "see Reason=y", ""]
+    for reason, behind in product(reasons, [f"{IN_A_NODE}Comment=c", *BEHIND.values()]):
+        text = NODE.format(state="DOWN", reason=given(reason, "") + behind)
+        node = parse.nodes(text)["n1"]
+        assert (node.reason, node.reason_user, node.reason_time) == (reason, "", None), text
 
 
 def test_several_nodes() -> None:
-    """By name; a line that is about no node is passed over."""
+    """By name. Lines about no node are skipped."""
     text = "NodeName=n1 Arch=x86_64\n\nNode n2 not found\nNodeName=n3\n   State=IDLE\n   Partitions=\n\n"
-    assert records.nodes(text) == {
+    assert parse.nodes(text) == {
         "n1": Node("n1", frozenset({"UNKNOWN"}), ""),
         "n3": Node("n3", frozenset({"IDLE"}), ""),
     }
-    assert records.nodes("") == records.nodes("No nodes in the system\n") == {}
+    assert parse.nodes("") == parse.nodes("No nodes in the system\n") == {}
 
 
 def test_answer_that_is_cut_off() -> None:
-    """Half a node could say IDLE where DRAIN follows: it is an error."""
+    """An error: half a node could say IDLE before a missing DRAIN."""
     whole = "NodeName=n1\n   State=IDLE\n\nNodeName=n2\n   State=IDLE\n   Comment=x\n\n"
     first = whole.index("NodeName=n2")
     for cut in range(1, len(whole)):
         if cut == first:
-            assert set(records.nodes(whole[:cut])) == {"n1"}
+            assert set(parse.nodes(whole[:cut])) == {"n1"}
         else:
             with pytest.raises(SlurmError, match="ends in the middle of a node\n  ask again"):
-                records.nodes(whole[:cut])
+                parse.nodes(whole[:cut])
 
 
 SHOWN = """Configuration data as of 2026-11-20T23:55:40
@@ -150,5 +177,5 @@ SETTINGS = {
 
 
 def test_settings() -> None:
-    """Names and values of `scontrol show config`, nothing for what is not set, a value's own `=` kept."""
-    assert records.settings(SHOWN) == SETTINGS
+    """Names and values of `scontrol show config`, empty if not set. A `=` in a value is kept."""
+    assert parse.settings(SHOWN) == SETTINGS

@@ -20,7 +20,7 @@ from slurm_plugin.slurm import releases
     ],
 )
 def test_a_version_gets_the_newest_release_that_is_not_newer(version: str, name: str) -> None:
-    """What is not known better is taken to be as it was."""
+    """An unlisted release behaves as the one before it."""
     found = releases.of(version)
     assert found is not None
     assert found.name == name
@@ -30,13 +30,12 @@ def test_a_version_gets_the_newest_release_that_is_not_newer(version: str, name:
     "version", ["21.08.1", "22.04.9", "2.05", "x", "", "22", "22.", "slurm-wlm 24.11.5", "٢٤.١١.٥", "99999.1"]
 )
 def test_older_and_unreadable_versions_have_none(version: str) -> None:
-    """No record is better than a wrong one."""
+    """Such a version has no record."""
     assert releases.of(version) is None
 
 
 def test_releases() -> None:
-    """Oldest first, each found by its own name, and no two alike."""
+    """They are listed oldest first, no two alike, and each is found by its own name."""
     assert [release.series for release in releases.RELEASES] == sorted({r.series for r in releases.RELEASES})
     for release in releases.RELEASES:
         assert releases.of(release.name) is release
-        assert release.name == f"{release.series[0]}.{release.series[1]:02}"

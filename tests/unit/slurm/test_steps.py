@@ -1,4 +1,4 @@
-"""A step on every node: the words that srun is given, and what it does not find in its environment."""
+"""A step on every node: srun's arguments, and the variables that it must not get."""
 
 import subprocess
 import sys
@@ -8,6 +8,7 @@ import pytest
 
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import steps
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = (
@@ -17,14 +18,14 @@ OPTIONS = (
 
 @pytest.mark.parametrize("stop", [False, True])
 def test_a_task_on_each_node(stop: bool) -> None:
-    """One step of as many tasks as nodes, beside whatever runs there; a failure ends all only where that is wanted."""
+    """One step with one task on each node, beside running steps. A failure ends all tasks only if requested."""
     found = steps.on_each_node(["/bin/a b", "-n", "c\nd"], ["n2", "n1", "n3"], stop=stop)
     options = OPTIONS.format(stop=int(stop), n=3).split()
     assert found == ["srun", *options, "--nodelist=n[2,1,3]", "--", "/bin/a b", "-n", "c\nd"]
 
 
 def test_the_groups_of_a_heterogeneous_job() -> None:
-    """Each by itself, with its own nodes in the order of `hosts`; a group without a host is left out."""
+    """Each group separately, with its nodes in the order of `hosts`. A group without a host is left out."""
     found = steps.on_each_node(["x"], ["n4", "n1", "n3"], [["n1"], ["n2"], ["n3", "n4"]])
     one, two = (OPTIONS.format(stop=0, n=n).split() for n in (1, 2))
     first = ["srun", "--het-group=0", *one, "--nodelist=n1", "--", "x"]
@@ -33,7 +34,7 @@ def test_the_groups_of_a_heterogeneous_job() -> None:
 
 @pytest.mark.parametrize(("terminal", "more"), [(False, []), (True, ["--pty"])])
 def test_a_step_beside_all_others(terminal: bool, more: list[str]) -> None:
-    """On one node of a job that runs; without --overlap it would wait for the program to end."""
+    """On one node of a running job. Without --overlap it would wait for the program's end."""
     first = ["srun", "--jobid=7", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2"]
     found = steps.beside(["/bin/a b", "-c"], 7, "n2", terminal=terminal)
     assert found == [*first, "--mpi=none", "--export=ALL", "--chdir=/", *more, "--", "/bin/a b", "-c"]
@@ -43,19 +44,19 @@ def test_a_step_beside_all_others(terminal: bool, more: list[str]) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only directory of PATH."""
+    """Return the only directory of PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 
 
 def test_what_would_spoil_the_answers_is_not_handed_to_srun(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """srun finds the caller's environment less the variables that change its input and output; `text` is its stdin."""
+    """srun gets the caller's environment without variables that change its input and output. `text` is its stdin."""
     spoils = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "PLUGIN_LAUNCH")
     for name in (*spoils, "JOB_ID", "PLUGIN_PORT"):
         monkeypatch.setenv(f"SLURM_{name}", "7")
     (path / "srun").write_text('#!/bin/sh\nexport -p\nread line; echo "got $line"\n')
     (path / "srun").chmod(0o755)
-    said = steps.one_task_a_node(["x"], ["n1"], "words\n", 10.0)
+    said = steps.one_task_a_node(["x"], ["n1"], "words\n", HANG_S)
     found = {line.split()[1].partition("=")[0] for line in said.out.splitlines() if " SLURM_" in line}
     assert found >= {"SLURM_JOB_ID", "SLURM_PLUGIN_PORT"}
     assert not found & {f"SLURM_{name}" for name in spoils}
@@ -63,21 +64,23 @@ def test_what_would_spoil_the_answers_is_not_handed_to_srun(path: Path, monkeypa
 
 
 def test_without_srun(path: Path) -> None:
-    """One error that says what is missing, and where."""
+    """One error that names what is missing, and where."""
     assert not any(path.iterdir())
     with pytest.raises(MissingError, match=r"^srun was not found on the PATH of the batch script$"):
         steps.one_task_a_node(["x"], ["n1"], "", 10.0)
 
 
 def test_going_on_as_a_step(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """srun takes our place, without what the job that we may be in has told its steps; Slurm itself stays the same."""
+    """srun replaces this process, without the variables of an outer job's steps. The variables of Slurm itself stay,
+    and given ones are added.
+    """
     (path / "srun").write_text("#!/bin/sh\n/usr/bin/env\necho words $*\nexit 9\n")
     (path / "srun").chmod(0o755)
-    code = "from slurm_plugin.slurm import steps; steps.become(['srun', 'a', 'b'])"
+    code = "from slurm_plugin.slurm import steps; steps.become(['srun', 'a', 'b'], steps.REFUSED)"
     environ = {"PATH": str(path), "SLURM_JOB_ID": "7", "SLURM_CONF": "/x", "TERM": "xterm", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 9
-    assert {"words a b", "TERM=xterm", "SLURM_CONF=/x"} <= set(done.stdout.splitlines())
+    assert {"words a b", "TERM=xterm", "SLURM_CONF=/x", "SLURM_EXIT_IMMEDIATE=2"} <= set(done.stdout.splitlines())
     assert "SLURM_JOB_ID" not in done.stdout
     (path / "srun").unlink()
     with pytest.raises(MissingError, match="srun was not found on the PATH"):

@@ -1,4 +1,4 @@
-"""`container:` of a spec: which runtime it is, and what is refused before anything runs."""
+"""`container:` of a spec: the choice of the runtime, and values that are refused before anything runs."""
 
 import json
 from typing import Any
@@ -10,20 +10,20 @@ from slurm_plugin.spec import Spec, load
 
 
 def spec(container: Any, runtime: str = "", **fields: Any) -> Spec:
-    """A spec with a container, on a site with this runtime."""
+    """Return a spec with a container, on a site with this runtime."""
     whole = {"name": "a", "mode": "pytorch", "nodes": 2, "command": "python t.py", "container": container, **fields}
     return load(json.dumps(whole).encode(), "job.yaml", runtime=runtime)
 
 
 def refused(container: Any, runtime: str = "", **fields: Any) -> str:
-    """What is said of such a spec."""
+    """Return the message about such a spec."""
     with pytest.raises(UsageError) as error:
         spec(container, runtime, **fields)
     return str(error.value)
 
 
 def test_all_of_it() -> None:
-    """As the launch is told of it; the accelerators say whether GPUs are looked for."""
+    """As the launch gets it. The accelerators decide whether GPUs are passed through."""
     said = {"image": "t.sif", "mounts": "/data:/d:ro,/scratch", "workdir": "/w", "writable": "yes", "home": "no"}
     found = spec(said, accelerators={"gpu": 2}, env={"A": "1"}).contained
     assert found is not None
@@ -32,30 +32,28 @@ def test_all_of_it() -> None:
     assert (found.gpu, found.env) == ("nv", ("A",))
 
 
-@pytest.mark.parametrize(
-    ("container", "site", "runtime"),
-    [
+def test_whose_it_is() -> None:
+    """The spec's runtime, else that of the image's form, else the site's."""
+    cases = [
         ({"image": "t.sif"}, "pyxis", "apptainer"),
         ({"image": "x#t"}, "apptainer", "pyxis"),
         ({"image": "python:3.12"}, "pyxis", "pyxis"),
         ({"image": "/sandbox"}, "apptainer", "apptainer"),
         ({"image": "/sandbox", "runtime": "apptainer"}, "pyxis", "apptainer"),
-    ],
-)
-def test_whose_it_is(container: dict[str, str], site: str, runtime: str) -> None:
-    """What the spec says, else what the image's form says, else the site."""
-    found = spec(container, site).contained
-    assert found is not None
-    assert found.runtime == runtime
+    ]
+    for container, site, runtime in cases:
+        found = spec(container, site).contained
+        assert found is not None, container
+        assert found.runtime == runtime, container
 
 
-@pytest.mark.parametrize(
-    ("container", "fields", "words"),
-    [
+def test_what_is_refused() -> None:
+    """With the place, what was found and what to do."""
+    cases = [
         (
             {"image": "python:3.12"},
             {},
-            "container.runtime: missing, as 'python:3.12' fits both and the site names none",
+            "container.runtime: missing, as 'python:3.12' fits both runtimes, and the site file names none",
         ),
         (
             {"image": "x#t", "runtime": "apptainer"},
@@ -87,17 +85,15 @@ def test_whose_it_is(container: dict[str, str], site: str, runtime: str) -> None
         (
             {"image": "t.sif"},
             {"mode": "script"},
-            "container: found it in mode script on several nodes, whose steps are",
+            "container: found it in mode script on several nodes, where the script",
         ),
-    ],
-)
-def test_what_is_refused(container: Any, fields: dict[str, Any], words: str) -> None:
-    """With the place, what was found and what to do."""
-    assert words in refused(container, **fields)
+    ]
+    for container, fields, words in cases:
+        assert words in refused(container, **fields), container
 
 
 def test_a_null_takes_a_presets_container_away() -> None:
-    """As of any key."""
+    """As with any key."""
     data = json.dumps({"name": "a", "mode": "single", "command": "x", "extends": "p", "container": None}).encode()
     presets = {"p": {"container": {"image": "t.sif"}}}
     assert load(data, "job.yaml", presets=presets).contained is None

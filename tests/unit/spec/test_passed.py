@@ -1,4 +1,4 @@
-"""Mirrors slurm_plugin/spec/passed.py: flags of sbatch's that no key of a spec has."""
+"""Mirrors slurm_plugin/spec/sbatch_flags.py: flags of sbatch without a key of a spec."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.slurm import flags
-from slurm_plugin.spec import Spec, load, passed
-from slurm_plugin.token import MAX_COMMENT_BYTES, Had, Mark, Token, began, marked
+from slurm_plugin.records.token import MAX_COMMENT_BYTES, Had, Mark, Token, update
+from slurm_plugin.slurm import parse
+from slurm_plugin.spec import Spec, load, sbatch_flags
 
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
-HELP = flags.parse((Path(__file__).parents[2] / "captured" / "sbatch-help-22.05.txt").read_text())
+HELP = parse.sbatch_flags((Path(__file__).parents[2] / "captured" / "sbatch-help-22.05.txt").read_text())
 
 
 def known(names: Sequence[str]) -> Mapping[str, str]:
-    """What the sbatch of 22.05 has."""
+    """Return the flags of sbatch 22.05."""
     return HELP
 
 
-def problems(text: str, asked: passed.Known | None = known) -> list[str]:
-    """What is said about these flags."""
+def problems(text: str, asked: sbatch_flags.Known | None = known) -> list[str]:
+    """Return the problems of these flags."""
     with pytest.raises(UsageError) as error:
         load(f"{SMALL}sbatch: {text}\n".encode(), "job.yaml", known=asked)
     return [line.partition(": ")[2] for line in str(error.value).splitlines()[1:-1]]
@@ -34,29 +34,29 @@ REFUSED = {
     " switches?",
     "{core_spec: 1}": "sbatch.core_spec: accepted: the long name of a flag, without `--` before it; did you mean"
     " core-spec?",
-    "{mem: 4G}": "sbatch.mem: the key `memory` says it; give that instead",
-    "{requeue: yes}": "sbatch.requeue: the key `retries` says it; give that instead",
+    "{mem: 4G}": "sbatch.mem: the key `memory` sets it; give that instead",
+    "{requeue: yes}": "sbatch.requeue: the key `retries` sets it; give that instead",
     "{reque: yes}": "sbatch.reque: this machine's sbatch has no --reque; did you mean requeue?; see: sbatch --help",
-    "{open-mode: truncate}": "sbatch.open-mode: the key `open_mode` says it; give that instead",
+    "{open-mode: truncate}": "sbatch.open-mode: the key `open_mode` sets it; give that instead",
     "{wrap: x}": "sbatch.wrap: not passed through: the script is made from this spec; `command` is what it runs",
     "{contiguous: 1}": "sbatch.contiguous: found '1'; accepted: yes, as it has no value; or leave it out",
     "{contiguous: }": "sbatch.contiguous: found nothing; accepted: yes",
     "{switches: yes}": "sbatch.switches: found 'yes'; accepted: a value, see: sbatch --help",
     '{wckey: "a\\n#SBATCH --uid=0"}': "sbatch.wckey: found 'a\\n#SBATCH --uid=0'; accepted: no control characters,"
     " backslashes or double quotes, which sbatch cannot read from a script",
-    "{gres: 'nvme:1,gpu:2'}": "sbatch.gres: found 'gpu:2'; the key `accelerators` says it; other resources"
+    "{gres: 'nvme:1,gpu:2'}": "sbatch.gres: found 'gpu:2'; the key `accelerators` sets it; other resources"
     " are accepted",
     "{comment: '[sp1;retries=9]'}": "sbatch.comment: found '[sp1;retries=9]'; accepted: up to 823 bytes without"
-    " `[sp1;`: our own words go behind them",
+    " `[sp1;`: slurm_plugin's token follows them",
     "[--contiguous]": "sbatch: found a list; accepted: a mapping of `flag: value` lines, such as `switches: 1`; `yes`"
     " for a flag without a value",
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_a_flag_that_is_not_passed_through_says_why(text: str) -> None:
-    """With the key, the nearest flag, or what it accepts."""
-    assert problems(text) == [REFUSED[text]]
+def test_a_flag_that_is_not_passed_through_says_why() -> None:
+    """With the key, the nearest flag, or the accepted value."""
+    for text, wanted in REFUSED.items():
+        assert problems(text) == [wanted], text
 
 
 def test_several_are_told_at_once_with_the_other_keys() -> None:
@@ -65,21 +65,21 @@ def test_several_are_told_at_once_with_the_other_keys() -> None:
 
 
 def test_without_an_sbatch_only_what_we_know_is_refused() -> None:
-    """A script may be made anywhere; the name is still a name."""
+    """A script may be rendered anywhere. The form of the name is still checked."""
     assert problems("{mem: 1, 'a b': 1}", asked=None) == [
-        "sbatch.mem: the key `memory` says it; give that instead",
+        "sbatch.mem: the key `memory` sets it; give that instead",
         "sbatch.a b: accepted: the long name of a flag, without `--` before it",
     ]
     assert spec("{zzz: 1}", None).sbatch == {"zzz": "1"}
     assert spec("{zzz: 1}", lambda _: None).sbatch == {"zzz": "1"}
 
 
-def spec(text: str, asked: passed.Known | None = known) -> Spec:
+def spec(text: str, asked: sbatch_flags.Known | None = known) -> Spec:
     return load(f"{SMALL}sbatch: {text}\n".encode(), "a", known=asked)
 
 
 def test_sbatch_is_asked_only_where_there_is_something_to_ask() -> None:
-    """For the flags that may be passed through, and for none where there are none."""
+    """Only about flags that may be passed through; not at all if there are none."""
     names: list[Sequence[str]] = []
 
     def asked(of: Sequence[str]) -> Mapping[str, str]:
@@ -93,18 +93,18 @@ def test_sbatch_is_asked_only_where_there_is_something_to_ask() -> None:
 
 
 def test_what_a_key_says_is_a_flag_of_every_release_or_none() -> None:
-    """The table holds no misspelt flag, and no key that is none."""
+    """The table has no misspelt flag, and no unknown key."""
     everywhere = set(HELP) | {"ntasks-per-gpu", "ntasks-per-tres", "open-mode", "tasks-per-node"}  # not in the help
-    assert set(passed.KEY_OF) <= everywhere
-    assert set(passed.KEY_OF.values()) <= set(Spec.__struct_fields__)
+    assert set(sbatch_flags.KEY_OF) <= everywhere
+    assert set(sbatch_flags.KEY_OF.values()) <= set(Spec.__struct_fields__)
 
 
 def test_a_comment_leaves_room_for_everything_we_write_there() -> None:
-    """The longest one, and the longest token and mark behind it."""
-    text = "ü" * (passed.MOST_COMMENT_BYTES // 2) + "x"
-    own = passed.comment(spec(f"{{comment: {text}}}").sbatch, str(Token(128, "auto", queue_timeout_s=999_999)))
+    """For the longest comment, with the longest token and mark after it."""
+    text = "ü" * (sbatch_flags.MOST_COMMENT_BYTES // 2) + "x"
+    own = sbatch_flags.comment(spec(f"{{comment: {text}}}").sbatch, str(Token(128, "auto", queue_timeout_s=999_999)))
     assert own.startswith(f"{text} [sp1;")
-    longest = marked(began(own, Had(999, 65536)), Mark(999, tuple(range(999))))
+    longest = update(own, had=Had(999, 65536), mark=Mark(999, tuple(range(999))))
     assert len(longest.encode()) <= MAX_COMMENT_BYTES
     assert longest.count(",") > 30
     assert problems(f"{{comment: {text}x}}")[0].startswith("sbatch.comment: found")

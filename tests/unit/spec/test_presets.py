@@ -1,12 +1,12 @@
-"""Mirrors slurm_plugin/spec/presets.py: what a spec takes from its site."""
+"""Mirrors slurm_plugin/spec/expand.py: a spec with the keys of a site's preset."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slurm_plugin import siteconfig
 from slurm_plugin.errors import UsageError
+from slurm_plugin.site import configuration
 from slurm_plugin.spec import Accelerators, load
 
 SMALL = "name: a\nmode: pytorch\ncommand: ./a.out\n"
@@ -23,7 +23,7 @@ def refusal(text: str) -> str:
 
 
 def test_a_jobs_own_keys_win() -> None:
-    """Of a mapping each key for itself, one level deep."""
+    """Mappings are merged, one level deep."""
     text = f"{SMALL}extends: a100\naccelerators: {{gpu: 4}}\nenv: {{B: own, C: 3}}\n"
     spec = load(text.encode(), "job.yaml", presets=PRESETS)
     assert spec.extends == "a100"
@@ -33,51 +33,51 @@ def test_a_jobs_own_keys_win() -> None:
 
 
 def test_a_preset_may_say_what_must_be_given() -> None:
-    """Then the job need not."""
+    """Then the job need not give it."""
     spec = load(b"extends: all\nname: a\n", "a", presets={"all": {"mode": "single", "command": "x"}})
     assert (spec.mode, spec.command) == ("single", "x")
 
 
 def test_null_takes_a_key_away() -> None:
-    """Of a preset, so that the cluster's default holds."""
+    """It removes a preset's key, so that the cluster's default holds."""
     assert load(f"{SMALL}extends: a100\npartition: null\n".encode(), "a", presets=PRESETS).partition is None
 
 
 def test_a_range_is_one_key() -> None:
-    """A job's own number replaces all of it."""
+    """A job's own number replaces the whole range."""
     assert load(f"{SMALL}extends: small\n".encode(), "a", presets=PRESETS).min_nodes == 2
     assert load(f"{SMALL}extends: small\nnodes: 3\n".encode(), "a", presets=PRESETS).min_nodes is None
 
 
 def test_an_unknown_name_is_told_with_the_known_ones() -> None:
-    """And the nearest; where there are none, that."""
+    """And with the nearest; the message also says if there are none."""
     assert refusal("extends: a10\n") == "line 4: extends: found 'a10'; accepted: a100, small; did you mean a100?"
     with pytest.raises(UsageError, match="found 'x'; accepted: nothing, as the site has no presets"):
         load(f"{SMALL}extends: x\n".encode(), "a")
 
 
 def test_a_problem_of_both_is_told_where_the_preset_is_named() -> None:
-    """Its own line is in another file."""
+    """The preset's own line is in another file."""
     assert refusal("extends: small\nmin_nodes: 1\n").startswith("line 5: min_nodes: found it beside `nodes: 2-4`")
     assert refusal("extends: a100\naccelerators: {gpu: 0}\n").startswith("line 5: accelerators.type: found it without")
     assert refusal("\n\nextends: small\nmode: single\n".replace("mode: single", "launch: x")).startswith("line 7")
 
 
-def site(tmp_path: Path, text: str) -> siteconfig.SiteConfig:
-    """A site file with this text."""
+def site(tmp_path: Path, text: str) -> configuration.SiteConfig:
+    """Write a site file with this text."""
     (tmp_path / "site.yaml").write_text(text)
-    return siteconfig.load(tmp_path / "site.yaml")
+    return configuration.load(tmp_path / "site.yaml")
 
 
 def test_a_site_file_has_presets(tmp_path: Path) -> None:
-    """As they stand there."""
+    """They are read unchanged."""
     assert site(tmp_path, "presets:\n  a: {partition: gpu, sbatch: {switches: 1}}\n").presets == {
         "a": {"partition": "gpu", "sbatch": {"switches": "1"}}
     }
 
 
 def test_presets_are_looked_at_with_the_site_file(tmp_path: Path) -> None:
-    """As specs that need not be whole, every problem with its line."""
+    """As incomplete specs, every problem with its line."""
     with pytest.raises(UsageError) as error:
         site(tmp_path, "presets:\n  a:\n    partitions: gpu\n    retries: 1000\n    extends: b\n    mail: {user: x}\n")
     found = [line.strip() for line in str(error.value).splitlines()[1:-1]]

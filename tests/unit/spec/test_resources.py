@@ -1,4 +1,4 @@
-"""Mirrors slurm_plugin/spec/resources.py with kinds.py: what each key asks of sbatch, and what it does not accept."""
+"""The options of sbatch for each key, and refused values."""
 
 import os
 import shutil
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.render import Site, script
-from slurm_plugin.spec import load
+from slurm_plugin.spec import load, resources
+from slurm_plugin.submit.render import Site, script
 
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 HOME = Site("/home/ada", "/bin/slurm-plugin")
@@ -73,12 +73,12 @@ DIRECTIVES = """\
 
 
 def rendered(text: str) -> str:
-    """The script of a small spec with more keys."""
+    """Return the script of a small spec with more keys."""
     return script(load(f"{SMALL}{text}".encode(), "job.yaml"), HOME)
 
 
 def problems(text: str) -> list[str]:
-    """What is said about a small spec with more keys."""
+    """Return the problems of a small spec with more keys."""
     with pytest.raises(UsageError) as error:
         load(f"{SMALL}{text}".encode(), "job.yaml")
     return [line.partition(": ")[2] for line in str(error.value).splitlines()[1:-1]]
@@ -92,7 +92,7 @@ def test_every_key_has_its_directive() -> None:
 
 @pytest.mark.skipif(SBATCH is None, reason="no sbatch on this machine")
 def test_sbatch_reads_every_key_as_it_was_meant(tmp_path: Path) -> None:
-    """The real reader of #SBATCH lines, which shows all but the deadline."""
+    """With the real parser of #SBATCH lines, which shows all but the deadline."""
     (tmp_path / "slurm.conf").write_text(
         "ClusterName=none\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\nMessageTimeout=2\nAuthType=auth/munge\n"
         "NodeName=n1\nPartitionName=p Nodes=ALL Default=YES\n"
@@ -101,7 +101,7 @@ def test_sbatch_reads_every_key_as_it_was_meant(tmp_path: Path) -> None:
     environ |= {"SLURM_CONF": str(tmp_path / "slurm.conf"), "LC_ALL": "C"}
     argv = [str(SBATCH), "--verbose"]
     text = rendered(EVERYTHING)
-    done = subprocess.run(argv, input=text, env=environ, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(argv, input=text, env=environ, capture_output=True, text=True, check=False)
     lines = (line.removeprefix("sbatch: ").partition(" : ") for line in done.stderr.splitlines() if " : " in line)
     found = {name.strip(): value for name, _, value in lines}
     assert (
@@ -136,14 +136,14 @@ def test_sbatch_reads_every_key_as_it_was_meant(tmp_path: Path) -> None:
 SIZES = {"64GB": "64G", "512MB": "512M", "64G": "64G", "64 gb": "64G", "1tb": "1T", "0": "0", "900K": "900K"}
 
 
-@pytest.mark.parametrize("text", SIZES)
-def test_memory_is_a_size(text: str) -> None:
-    """With the units of people and of Slurm; 0 is all of a node's."""
-    assert f"#SBATCH --mem={SIZES[text]}\n" in rendered(f"memory: {text}\n")
+def test_memory_is_a_size() -> None:
+    """In common units and in Slurm's; 0 is all of a node's memory."""
+    for text, wanted in SIZES.items():
+        assert f"#SBATCH --mem={wanted}\n" in rendered(f"memory: {text}\n"), text
 
 
 def test_a_text_and_a_list_are_the_same() -> None:
-    """Where sbatch takes several names."""
+    """For keys with several names."""
     for key, text, listed in (
         ("partition", "a,b", "[a, b]"),
         ("exclude", '"n1,n[3-4]"', '[n1, "n[3-4]"]'),
@@ -154,7 +154,7 @@ def test_a_text_and_a_list_are_the_same() -> None:
 
 
 def test_a_key_of_nothing_asks_for_nothing() -> None:
-    """`null`, an empty list, and the words that stand for sbatch's default."""
+    """`null`, an empty list, and the words for sbatch's default give no option."""
     assert rendered("partition: null\nexclude: []\nexclusive: no\nmail: null\nnice: null\n") == rendered("")
 
 
@@ -166,14 +166,14 @@ def test_a_range_of_nodes_is_two_keys() -> None:
 
 
 def test_the_log_of_an_array_is_each_tasks_own() -> None:
-    """By default, and a name that would be shared is refused."""
+    """By default. A name that tasks would share is refused."""
     assert load(f"{SMALL}array: 0-3\n".encode(), "a").output == "%x-%A_%a.out"
     assert load(f"{SMALL}array: 0-3\noutput: '%5j.log'\n".encode(), "a").output == "%5j.log"
     assert load(f"{SMALL}output: job.out\n".encode(), "a").output == "job.out"
 
 
 def test_cpus_are_those_of_a_task_or_all_of_a_launcher() -> None:
-    """srun of 24.11 and later would leave a launcher those of one task; a script's steps are its own affair."""
+    """srun of 24.11 and later would give a launcher the CPUs of one task. A script's steps are not changed."""
     one_each, all_of_them = "export SRUN_CPUS_PER_TASK=3\n", "unset SLURM_CPUS_PER_TASK SLURM_TRES_PER_TASK\n"
     node, task = rendered("cpus: 3\n"), rendered("cpus: 3\nlaunch: task\n")
     assert (one_each in node, all_of_them in node) == (False, True)
@@ -190,7 +190,7 @@ MAIL_TYPES = (
 WORD = "a name of letters, digits and `_.+@:-`"
 REFUSED = {
     "nodes: 8-4": "nodes: found '8-4'; accepted: 4-8",
-    "nodes: 4-8\nmin_nodes: 2": "min_nodes: found it beside `nodes: 4-8`, which says it too; keep one of the two",
+    "nodes: 4-8\nmin_nodes: 2": "min_nodes: found it beside `nodes: 4-8`, which sets it too; keep one of the two",
     "nodes: 0-8": "nodes: found '0-8'; accepted: a whole number from 1 to 65536, or a range such as 4-8",
     "accelerators: {type: a100}": "accelerators.type: found it without a number; give `gpu: N` or `npu: N` beside it",
     "accelerators: {gpu: 1, type: 'a b'}": f"accelerators.type: found 'a b'; accepted: {WORD}",
@@ -203,7 +203,6 @@ REFUSED = {
     " `[rack1|rack2]`",
     "exclude: 'n[3-1]'": "exclude: found node list 'n[3-1]', character 3: the range '3-1' runs backwards; a node"
     " list reads n[08-11],gpu1; accepted: node names such as n[1-4],n9",
-    "exclusive: true": "exclusive: found 'true'; accepted: no, yes, user, mcs, topo",
     "array: all": "array: found 'all'; accepted: task numbers such as 0-31, 1,3,7 or 0-30:2; with %4 behind it at most"
     " 4 at a time",
     "array: 0-3\noutput: job.out": "output: found 'job.out' for an array; accepted: a name with %a or %j in it, as each"
@@ -216,12 +215,36 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_what_is_not_accepted_is_named_with_its_key(text: str) -> None:
-    """Each with what is."""
-    assert problems(f"{text}\n") == [REFUSED[text]]
+def test_what_is_not_accepted_is_named_with_its_key() -> None:
+    """Each with the accepted values."""
+    for text, wanted in REFUSED.items():
+        assert problems(f"{text}\n") == [wanted], text
 
 
 def test_a_mapping_that_may_be_left_out_says_which_of_its_keys_is_wrong() -> None:
-    """As any other mapping does."""
     assert problems("mail: {to: ada, type: END}\n") == ["mail.to: unknown key; accepted: user, type"]
+
+
+def test_megabytes() -> None:
+    """As Slurm counts them."""
+    for size, mb in [("64G", 65536), ("1", 1), ("1500000K", 1465), ("1.5T", 1572864), ("5M", 5)]:
+        assert resources.megabytes(size) == mb, size
+
+
+SERVERS = {
+    "": [2, 1],  # of three nodes
+    "accelerators: {gpu: 8}\ncpus: 12\nmemory: 64GB\n": [97, 1, "66560M"],
+    "memory: 0\nmin_nodes: 1\n": [4, 1, "0"],
+    "exclusive: yes\ncpus: 12\n": [1, 12],
+    "tensorflow: {chief: yes}\ncpus: 12\n": [1, 12],
+}
+
+
+@pytest.mark.parametrize("keys", SERVERS)
+def test_parameter_servers_ask_for_a_core_and_a_gigabyte_each(keys: str) -> None:
+    """In addition to the tasks of a node: three servers on three nodes are one on each."""
+    servers = "" if "tensorflow" in keys else "tensorflow: {ps: 3}\n"
+    spec = load(f"name: a\nmode: tensorflow\nnodes: 3\ncommand: ./a.out\n{servers}{keys}".encode(), "a")
+    found = {each.option: each.value for each in resources.options(spec)}
+    values = resources.tasks(spec), found.get("cpus-per-task", 1), found.get("mem")
+    assert [each for each in values if each is not None] == SERVERS[keys]

@@ -1,0 +1,1 @@
+"""Sources of the checks' values: /proc, sysfs, slurm.conf, vendors' tools, NVML, and the growth of counters."""

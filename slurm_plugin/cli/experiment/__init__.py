@@ -1,0 +1,1 @@
+"""`slurm-plugin experiment`: a file for each group of its commands."""

@@ -1,0 +1,89 @@
+"""The failure of a job for `slurm-plugin diagnose JOB`: the logs of one attempt, and what is known beside them."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hostfiles import HostfileError, nodelist
+from slurm_plugin.cli.nodeside import job_lookup, log_lookup
+from slurm_plugin.logs import known, reader, selection
+from slurm_plugin.logs.known import Known
+from slurm_plugin.logs.scan import Source
+from slurm_plugin.logs.source import LogFile, log_file
+from slurm_plugin.records import history, log_files
+from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError
+
+AFTER: Final = timedelta(minutes=1)  # from a failed prolog until Slurm has drained the node and requeued the job
+
+
+class Failure(NamedTuple):
+    """What is to be read, and what is known."""
+
+    files: list[LogFile | Path]  # a path: a dump of PyTorch's flight recorder
+    known: Known
+
+
+def of_job(word: str, directory: Path, number: int | None) -> Failure:
+    """Return the failure of an attempt of a job; by default of its last one.
+
+    Raise NoLogError if there is no log, UsageError, UnknownJobError or SlurmError for a job that is not known.
+    """
+    door = job_lookup.door_to_slurm()
+    found = log_lookup.find(word, directory, door)
+    job = None
+    with suppress(SlurmError, JobNotFoundError):
+        job = door.job(found.job_id)
+    recorded: dict[int, Mapping[str, Any]] = {
+        each["n"]: each for each in found.attempts if isinstance(each.get("n"), int) and each.get("phase")
+    }
+    hosts = found.hosts()
+    last = max({*recorded, *hosts}, default=0)  # with the one that runs
+    attempt = last if number is None else number
+    line = recorded.get(attempt, {})
+    files: list[LogFile | Path] = []
+    for source in found.files():
+        if source.attempt not in (None, attempt):
+            continue
+        name = Source(str(source.path), source.rank, source.node)
+        with suppress(OSError):
+            whole = reader.part(source.path)
+            alone = source.attempt is not None or source.kind != selection.JOB or not recorded
+            parts = [whole] if alone else reader.of_attempt(whole, found.job_id, attempt)
+            files += [LogFile(source.path, name, part.range.start, part.range.end) for part in parts]
+    files += [log_file(error.path) for error in log_files.error_files(found.directory, attempt)]
+    files += log_files.dumps(found.directory, attempt)
+    if not files:
+        if job and not recorded and (job.state in ENDED or job.restarts):
+            return Failure([], _unstarted(door, job))
+        now = f"; the job is {job.state} ({job.reason})" if job else ""
+        raise selection.NoLogError(f"found no log of attempt {attempt}{now}\n  its state: slurm-plugin why {word}")
+    ended = job is not None and job.state in ENDED and attempt == last
+    code = line.get("code")
+    return Failure(
+        files,
+        Known(
+            state=job.state if job and ended else "",
+            nodes=hosts.get(attempt, selection.UNKNOWN).by_rank(),
+            by_node=line.get("launch") == "node",
+            faults=dict(history.verdicts(line)),
+            code=code if isinstance(code, int) else None,
+        ),
+    )
+
+
+def _unstarted(door: Slurm, job: Job) -> Known:
+    """Return what Slurm says of a job without a log: most often a prolog failed, and its script never ran."""
+    again = f", requeued {job.restarts} times" if job.restarts else ""
+    said = f"{job.state} ({job.reason}){again}, exit code {job.exit_code}; no log was written"
+    faults = {}
+    with suppress(SlurmError, HostfileError):
+        for name, node in door.nodes(nodelist.expand(job.nodes) if job.nodes else ()).items():
+            at = node.reason_time
+            near = any(at and end and abs(end - at) < AFTER for end in (job.submit_time, job.end_time))
+            if near and known.PROLOG in node.reason.lower():
+                faults[name] = f"{known.PROLOG}: Slurm drained it: {node.reason}; the job: {said}"
+    code = 0 if job.state == "COMPLETED" else None
+    state = job.state if job.state in ENDED else ""
+    return Known(state=state, faults=faults, code=code, unstarted=f"Slurm says: {said}")

@@ -1,0 +1,1 @@
+"""Commands that act on jobs: stop, time, priority, rerun, release, shell, open."""

@@ -1,0 +1,85 @@
+"""`slurm-plugin time` and `priority`: change the time limit or the priority of jobs."""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_plugin.cli.definition import JSON, Command, Parameter
+from slurm_plugin.cli.nodeside import check_context, job_lookup
+from slurm_plugin.cli.nodeside.acting import asking
+from slurm_plugin.cli.nodeside.acting.several import JOBS, Done, act
+from slurm_plugin.records import durations, grant
+from slurm_plugin.slurm import Slurm, priority, time_limit
+
+
+def _site() -> Mapping[str, Any]:
+    return check_context.site(None).settings
+
+
+def _time(options: Namespace) -> int:
+    """Change the time limit of each job."""
+    door, extend_s = job_lookup.door_to_slurm(), int(_site().get("extend_time_s", 0))
+    seconds, longer = options.to
+
+    def one(word: str) -> Done:
+        job_id = _number(word, door, "time")
+        job = job_lookup.living_job(door, job_id)
+        if place := asking.place(door, job):
+            said = asking.ask(door, job, place, "time", {"to": f"{'+' * longer}{seconds}s"})
+        else:
+            most_s = grant.longest_s(job, _limit(door, job_id), extend_s)
+            with asking.explained(job, "change the time of"):
+                said = time_limit.change(door, job_id, seconds, longer=longer, most_s=most_s)
+        return Done(job_id, said, {"limit_s": _limit(door, job_id)})
+
+    return act(options.jobs, "time", one, as_json=options.json)
+
+
+def _number(word: str, door: Slurm, verb: str) -> int:
+    """Return the number of a job. Raise NotRunningError for an array, because its last task has the same number."""
+    job_id = job_lookup.job_number(word, door)
+    if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
+        some = " ".join([*tasks][:8])
+        raise job_lookup.NotRunningError(f"job {job_id} is an array\n  name its tasks: slurm-plugin {verb} {some} ...")
+    return job_id
+
+
+def _limit(door: Slurm, job_id: int) -> int | None:
+    found = door.queueing([job_id])
+    return found[job_id].time_limit_s if job_id in found else None
+
+
+def _priority(options: Namespace) -> int:
+    """Change the priority of each waiting job."""
+    door, priorities = job_lookup.door_to_slurm(), _site().get("priorities", {})
+
+    def one(word: str) -> Done:
+        job_id = _number(word, door, "priority")
+        with asking.explained(door.job(job_id), "change the priority of"):
+            said = priority.change(door, job_id, options.to, priorities)
+        return Done(job_id, said, {"priority": priority.word(door.request(job_id), priorities)})
+
+    return act(options.jobs, "priority", one, as_json=options.json)
+
+
+EXITS = "Exit 0: it was changed; 1: Slurm or the site does not allow it; 2: wrong usage, or Slurm did not answer."
+TIME = Command(
+    "time",
+    "Change the time limit of jobs: to 4h, or by +2h.\n\n"
+    "A waiting job may have up to the limit of its partition. The limit of a running job can be lowered. It can "
+    f"be raised by an operator, and by the owner if the site allows it (extend_time).\n\n{EXITS}",
+    (
+        JOBS,
+        Parameter("to", "a new limit such as 4h, or an increase such as +2h", "TIME", read=durations.change),
+        JSON,
+    ),
+    _time,
+)
+PRIORITY = Command(
+    "priority",
+    "Change the priority of waiting jobs, as the site maps the words.\n\n"
+    "The site may limit how many urgent jobs a user or an account has queued and running. Operators make jobs "
+    f"very-urgent.\n\n{EXITS}",
+    (JOBS, Parameter("to", "normal, urgent or very-urgent", "PRIORITY"), JSON),
+    _priority,
+)

@@ -1,0 +1,155 @@
+"""Find the job that a command names: its number, Slurm's facts about it, and the records in the job's directory."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from slurm_plugin.cli.definition import Parameter
+from slurm_plugin.errors import SlurmPluginError, UsageError, printable
+from slurm_plugin.records import diagnoses, job_directory
+from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError, connect
+from slurm_plugin.supervisor import hold
+
+A_JOB = "a job's number such as 17, a task of an array 17_3, a part of a heterogeneous job 17+1"
+_JOB = re.compile("[0-9]{1,10}(?:[_+][0-9]{1,10})?", re.ASCII)
+DEADLINE_S = 10.0  # for each answer of Slurm, while a person waits at a terminal
+
+JOB = Parameter("job", A_JOB, "JOB")
+DIRECTORY = Parameter(
+    "--directory",
+    "The job's working directory, for a job that Slurm has forgotten.  [default: here]",
+    "DIR",
+    Path(),
+    Path,
+)
+
+
+class NotRunningError(SlurmPluginError):
+    """The job does not run now, or cannot take the request (exit 1)."""
+
+
+class UnknownJobError(SlurmPluginError):
+    """Slurm answered, and does not know the job (exit 1)."""
+
+
+class JobFacts(NamedTuple):
+    """A job as seen from this machine: Slurm's answer, and the records in the job's own directory."""
+
+    job: Job | None  # None if Slurm has forgotten it
+    directory: Path
+    attempts: list[dict[str, Any]] | None  # each with its `diagnosis`, if there is one; None if they cannot be read
+    held: dict[str, Any] | None  # None if the job is not held
+
+
+def work_directory(door: Slurm, job_id: int) -> Path | None:
+    """Return a job's working directory as an absolute path; None if Slurm does not give one."""
+    try:
+        found = door.work_directory(job_id)
+    except SlurmError:
+        return None
+    return Path(found) if found.startswith("/") else None
+
+
+def is_job(word: str) -> bool:
+    """Return whether a word has the form of a job id: a job, an array task or a part of a heterogeneous job."""
+    return _JOB.fullmatch(word) is not None
+
+
+def job_number(word: str, door: Slurm, *, part: bool = False) -> int:
+    """Return the number of a job or array task.
+
+    For a part of a heterogeneous job return the number of the whole job, which has the attempts, or with `part` the
+    number of the part. Raise UsageError for a word in another form, UnknownJobError for a task or part that Slurm does
+    not know.
+    """
+    if not is_job(word):
+        raise UsageError(f"{printable(word)!r} is no job\n  accepted is {A_JOB}")
+    if word.isdecimal():
+        return int(word)
+    name = re.sub("[0-9]+", lambda number: str(int(number[0])), word)
+    whole = int(re.split("[_+]", name)[0])
+    there = door.members(whole)
+    if name not in there:
+        known = f"; it knows {' '.join([*there][:8])}" if there else ""
+        raise UnknownJobError(f"Slurm does not know job {name}{known}\n  of one that ended long ago: sacct -j {name}")
+    return there[name] if part or "_" in name else whole
+
+
+def array_tasks(door: Slurm, job_id: int) -> Mapping[str, int]:
+    """Return the ids of an array's tasks by name; empty if the job is not an array, or is an array task."""
+    found = door.members(job_id)
+    return {name: number for name, number in found.items() if name.startswith(f"{job_id}_")}
+
+
+def door_to_slurm() -> Slurm:
+    """Return a door with the deadline for commands at a terminal."""
+    return connect(deadline_s=DEADLINE_S)
+
+
+def job_facts(door: Slurm, job_id: int, directory: Path) -> JobFacts:
+    """Return the facts of a job. `directory` is its working directory if Slurm does not give one.
+
+    Raise SlurmError if Slurm does not answer.
+    """
+    try:
+        found = door.job(job_id)
+        workdir = work_directory(door, job_id) or directory
+    except JobNotFoundError:
+        found, workdir = None, directory
+    own, ours = workdir / job_directory.OURS / str(job_id), cluster(door)
+    return JobFacts(found, own, attempts(own, ours), hold.now(found, own, ours) if found else None)
+
+
+def attempts(own: Path, cluster_name: str) -> list[dict[str, Any]] | None:
+    """Return the recorded attempts of a job, each with its diagnosis; None if they cannot be read."""
+    found, known = job_directory.attempts(own, cluster_name), diagnoses.read(own, cluster_name)
+    for attempt in found or ():
+        if isinstance(number := attempt.get("n"), int) and (form := known.get(number)):
+            attempt["diagnosis"] = form
+    return found
+
+
+def cluster(door: Slurm) -> str:
+    """Return the name of the cluster, which distinguishes its jobs from other clusters' jobs; "" if unknown."""
+    try:
+        return door.config().get("ClusterName", "")
+    except SlurmError:
+        return ""
+
+
+def living_job(door: Slurm, job_id: int) -> Job:
+    """Return a job that has not ended. Raise NotRunningError for any other job, SlurmError if Slurm does not answer."""
+    try:
+        found = door.job(job_id)
+    except JobNotFoundError as error:
+        raise NotRunningError(f"Slurm does not know job {job_id}\n  try: slurm-plugin why {job_id}") from error
+    if found.state in ENDED:
+        raise NotRunningError(f"job {job_id} has ended: it is {found.state}\n  try: slurm-plugin why {job_id}")
+    return found
+
+
+def running_job(word: str) -> tuple[Job, Path, Slurm]:
+    """Return a running job, its own directory, and the door to its Slurm.
+
+    Raise UsageError for a word that is not a job, UnknownJobError for an unknown array task or part, NotRunningError if
+    the job does not run or its directory is not readable on this machine, SlurmError if Slurm does not answer.
+    """
+    door = door_to_slurm()
+    job_id = job_number(word, door)
+    found = living_job(door, job_id)
+    if found.state != "RUNNING":
+        raise NotRunningError(f"job {job_id} does not run: it is {found.state}\n  try: slurm-plugin why {job_id}")
+    directory = (work_directory(door, job_id) or Path()) / job_directory.OURS / str(job_id)
+    try:
+        directory.stat()
+    except PermissionError as error:
+        whose = f"only {found.user}, whose job it is, may look there"
+        raise NotRunningError(f"{directory}: {whose}\n  as that user: slurm-plugin why {job_id}") from error
+    except OSError as error:
+        raise NotRunningError(
+            f"{directory}: {error.strerror} on this machine; it is made when a job of ours begins\n"
+            "  where its file system is not mounted here, call this on a node of the job:\n"
+            f"  srun --jobid={job_id} --overlap --nodes=1 --ntasks=1 --pty bash"
+        ) from error
+    return found, directory, door

@@ -1,0 +1,86 @@
+"""The command `slurm-plugin top`, and what it shows: rows of jobs and nodes, and the output of other commands."""
+
+import importlib.util
+import os
+import sys
+import threading
+from argparse import Namespace
+from pathlib import Path
+
+from slurm_plugin.cli.definition import Command, Parameter
+from slurm_plugin.cli.nodeside import job_lookup, jobs, nodes
+from slurm_plugin.errors import MissingError, UsageError
+from slurm_plugin.records import site_settings
+from slurm_plugin.slurm import Slurm
+from slurm_plugin.views import jobs as job_table
+from slurm_plugin.views import nodes as node_table
+
+LEAST_S, EVERY_S, MOST_S = 1.0, 2.0, 3600.0  # seconds between two requests about jobs
+
+
+class Cluster:
+    """A real cluster. Each thread gets its own door, because that of pyslurm is not thread-safe."""
+
+    def __init__(self, asked: jobs.Question) -> None:
+        """`asked`: which jobs to show."""
+        self._asked, self._doors = asked, threading.local()
+
+    def jobs(self) -> list[job_table.Row]:
+        """Return the jobs. Raise SlurmError if Slurm does not answer."""
+        return jobs.find(self._door(), self._asked).rows
+
+    def nodes(self) -> list[node_table.Row]:
+        """Return the nodes. Raise SlurmError if Slurm does not answer."""
+        return nodes.read(self._door())
+
+    def command(self, *words: str) -> list[str]:
+        """Return the argument list of another command of slurm_plugin."""
+        return [*site_settings.own_command(), *words]
+
+    def _door(self) -> Slurm:
+        door: Slurm | None = getattr(self._doors, "door", None)
+        if door is None:
+            door = self._doors.door = job_lookup.door_to_slurm()
+        return door
+
+
+def _seconds(text: str) -> float:
+    """Parse the value of --every. Raise ValueError if it is out of range."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not LEAST_S <= found <= MOST_S:
+        raise ValueError(f"a number of seconds from {LEAST_S:g} to {MOST_S:g}")
+    return found
+
+
+def _top(options: Namespace) -> int:
+    """Show jobs and nodes until the user quits."""
+    if importlib.util.find_spec("textual") is None:
+        raise MissingError("top needs Textual, which is not installed\n  run: pip install 'slurm_plugin[tui]'")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("top: found no terminal\n  elsewhere: slurm-plugin jobs; slurm-plugin nodes")
+    from slurm_plugin.cli.top import app  # noqa: PLC0415 - needs Textual
+
+    user = "" if options.all else options.user or str(os.geteuid())
+    asked = jobs.Question(user, (), (), frozenset(), "", (), 0, job_table.SHOWN, "-id", Path())
+    cluster = Cluster(asked)
+    cluster.jobs()  # report an error before the screen opens
+    app.Top(cluster, options.every).run()
+    return 0
+
+
+TOP = Command(
+    "top",
+    "Show jobs, nodes and the log of the chosen job, live. ? lists the keys. Keys that change a job ask first.\n\n"
+    "Exit 0: the user has quit; 2: wrong usage, no terminal, or Slurm did not answer; 3: Textual is missing.",
+    (
+        Parameter("--all", "The jobs of all users."),
+        Parameter("--user", "The jobs of these users: alice,bob.", "NAMES", ""),
+        Parameter(
+            "--every", f"Time between two updates of the jobs.  [default: {EVERY_S:g}]", "SECONDS", EVERY_S, _seconds
+        ),
+    ),
+    _top,
+)

@@ -1,0 +1,91 @@
+"""Carry out requests of job owners as SlurmUser: raise the time limit of a running job, or make a waiting job urgent.
+
+job_submit.lua recognises the request. It starts this process, `slurm-plugin hook asked`, with the job and the request
+in SLURM_PLUGIN_ASKED. This process can see other jobs, applies the site's limits again, and changes the job. It serves
+one request at a time, so that two cannot exceed a cap together. The owner's command waits for the change. A refusal is
+only logged.
+"""
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.records import grant, site_settings, syslog
+from slurm_plugin.slurm import Slurm, connect, priority
+
+VARIABLE: Final = "SLURM_PLUGIN_ASKED"
+LOCK: Final = "asked.lock"  # in the spool directory, which only SlurmUser may write
+DEADLINE_S: Final = 10.0
+LOCK_S, LOCK_POLL_S = 15.0, 0.05
+PATIENCE_S: Final = 60.0  # how long a slurmctld may take to restart
+_ASKED: Final = re.compile(r"([1-9][0-9]{0,9}) (?:(time) ([1-9][0-9]{0,9})|(priority) (urgent))", re.ASCII)
+
+
+class RefusedError(SlurmPluginError):
+    """The site does not allow what the owner asks for."""
+
+
+def main() -> int:
+    """Serve one request. Always return 0, because nothing reads the exit code."""
+    if Path(site_settings.site_root(), site_settings.KILL_SWITCH).exists():
+        return 0
+    site, asked = site_settings.read(site_settings.site_root()), os.environ.get(VARIABLE, "")
+    lock = os.open(Path(site["spool_directory"]) / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _wait_for(lock)
+        said = serve(asked, site, connect(site["slurm_bin"], deadline_s=DEADLINE_S, patience_s=PATIENCE_S))
+        syslog.syslog(syslog.LOG_INFO, said)
+    except SlurmPluginError as error:
+        syslog.syslog(syslog.LOG_WARNING, f"request {asked!r} of a job's owner: {error.one_line}")
+    return 0
+
+
+def _wait_for(lock: int) -> None:
+    """Wait until no other request is served. Raise RefusedError after LOCK_S."""
+    end = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise RefusedError("other requests take too long") from None
+            time.sleep(LOCK_POLL_S)
+        else:
+            return
+
+
+def serve(asked: str, site: Mapping[str, Any], door: Slurm) -> str:
+    """Carry out a request and return what was done. Raise RefusedError, or SlurmError."""
+    found = _ASKED.fullmatch(asked)
+    if not found:
+        raise RefusedError("it is malformed")
+    job_id, minutes = int(found[1]), int(found[3] or 0)
+    return _longer(door, job_id, minutes, site) if found[2] else _urgent(door, job_id, site.get("priorities", {}))
+
+
+def _longer(door: Slurm, job_id: int, minutes: int, site: Mapping[str, Any]) -> str:
+    """Raise the limit of a running job. The grant keeps the limit before the first raise."""
+    job, limit_s = door.job(job_id), door.queueing([job_id])[job_id].time_limit_s
+    given = grant.parse(job.admin_comment)
+    if job.state != "RUNNING" or limit_s is None:
+        raise RefusedError(f"job {job_id} is {job.state}, or has no limit")
+    if given is None:
+        raise RefusedError(f"job {job_id} is none of slurm_plugin: it has no grant")
+    first = given.time or limit_s // 60
+    most = first + int(site.get("extend_time_s", 0)) // 60
+    if minutes > most:
+        raise RefusedError(f"job {job_id} began with {first} minutes and may have {most} (extend_time)")
+    comment = grant.written(job.admin_comment, replace(given, time=first))
+    door.update_job(job_id, TimeLimit=str(minutes), AdminComment=comment)
+    return f"job {job_id}: the time limit is raised from {limit_s // 60} to {minutes} minutes for its owner"
+
+
+def _urgent(door: Slurm, job_id: int, priorities: priority.Priorities) -> str:
+    """Make a waiting job urgent, if its user and account may have one more."""
+    return f"job {job_id}: {priority.change(door, job_id, priority.URGENT, priorities, wait=False)}"

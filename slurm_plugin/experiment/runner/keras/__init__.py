@@ -1,0 +1,1 @@
+"""Runs a TFKerasTrial. `start` may be imported without TensorFlow."""

@@ -1,0 +1,23 @@
+"""`determined.keras`: what a TFKerasTrial imports."""
+
+from determined.keras import callbacks
+from slurm_plugin.experiment.runner.keras.context import TFKerasTrialContext
+from slurm_plugin.experiment.runner.keras.interface import (
+    ArrayLike,
+    InputData,
+    SequenceAdapter,
+    TensorBoard,
+    TFKerasTrial,
+)
+
+TFKerasTensorBoard = TensorBoard
+__all__ = [
+    "ArrayLike",
+    "InputData",
+    "SequenceAdapter",
+    "TFKerasTensorBoard",
+    "TFKerasTrial",
+    "TFKerasTrialContext",
+    "TensorBoard",
+    "callbacks",
+]

@@ -1,0 +1,189 @@
+"""The diagnosis of a failed job from files: what is read of them, who wrote what, and the cause."""
+
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from slurm_plugin.logs import clocks, endings, flight_recorder, judge
+from slurm_plugin.logs.known import Known, recorded, weighed
+from slurm_plugin.logs.scan import BLOCK, Event, Scanner, Source
+from slurm_plugin.logs.signature import Signature
+from slurm_plugin.logs.source import CONTEXT, LogFile, Part, log_file
+
+_TRACE: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
+_LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/bin/(?:torchrun|mpirun)")
+WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
+
+
+class Place(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    name: str
+
+
+class Diagnosis(NamedTuple):
+    """What is known of a failure."""
+
+    cause: judge.Cause
+    ranks: int  # that said something, or whose end is known; 0: not known
+    place: Place | None = None
+    context: tuple[tuple[int, str], ...] = ()  # lines around the evidence, with their distance from it
+    cut: bool = False  # whether not all was read
+    step: str = ""  # the last line in which the rank that began it says how far it is
+    unread: tuple[str, ...] = ()  # files that could not be read, and why
+    clocks: Mapping[str, float] = MappingProxyType({})  # of nodes: how many seconds ahead
+
+
+def of_files(
+    paths: Sequence[Path | LogFile],
+    signatures: Sequence[Signature],
+    *,
+    limit: int = sys.maxsize,
+    deadline_s: float = 0.0,
+    known: Known | None = None,
+    names: Mapping[Path, str] = MappingProxyType({}),
+    told: Callable[[int], None] = lambda _: None,
+) -> Diagnosis:
+    """Diagnose these files as logs of one failure.
+
+    `limit`: bytes that are read of each, at its beginning and at its end. `deadline_s` ends the reading early.
+    `names`: how people know files that are copies. `told` is called with the size of each block that was read.
+    """
+    known = known or Known()
+    scanner = Scanner(signatures, deadline=time.monotonic() + deadline_s if deadline_s else 0.0)
+    ends: dict[int, endings.Ended] = {}
+    said: dict[int, Source] = {}  # the log that says so
+    files: dict[str, LogFile] = {}
+    unread, stopped = [], Counter[str]()
+    dumps = {
+        rank: path for path in paths if isinstance(path, Path) and (rank := flight_recorder.rank_of(path)) is not None
+    }
+    for path in (each for each in paths if each not in dumps.values()):
+        file = path if isinstance(path, LogFile) else log_file(path, names.get(path, ""))
+        try:
+            _scan(file, scanner, limit, told)
+        except OSError as error:
+            unread.append(f"{file.source.name}: {error.strerror}")
+            continue
+        files[file.source.name] = file
+        if not file.is_error_file:
+            with suppress(OSError):  # it is gone meanwhile
+                text = file.last().decode("utf-8", "replace")
+                ends |= (new := endings.read(text, by_node=known.by_node))
+                said |= dict.fromkeys(new, file.source)
+                stopped[file.source.node] += endings.stopped(text)
+    sources = [each.source for each in files.values()]
+    ends = {rank: endings.Ended(code) for rank, code in known.ended.items()} | ends
+    nodes = {**known.nodes, **{rank: each.node for rank, each in ends.items() if each.node}}
+    nodes |= {each.rank: each.node for each in sources if each.rank is not None and each.node}
+    heard = {each.rank for each in sources if each.rank is not None}
+    events = [each for each in scanner.events if not _survived(each, scanner.events, files, ends)]
+    progress = [each for each in signatures if each.role == "progress"]
+    ahead: Mapping[str, float] = {}
+    if not scanner.cut:  # there is time
+        events, ends, ahead = clocks.timed(events, ends, said, files, nodes=nodes, progress=progress)
+    cause = weighed(judge.cause(events, ends, nodes, heard, stopped), known, nodes)
+    place = None
+    if dumps and (cause.failure != "none" or not files) and (finding := _of_dumps(dumps, scanner.deadline)):
+        cause = recorded(cause, finding.failure, finding.ranks, finding.said, nodes)
+        place = Place(*finding.place) if finding.place[0] and cause.beside == finding.said else None
+    ranks = {each.rank for each in scanner.events if each.rank is not None} | {*ends, *heard, *known.nodes, *dumps}
+    count = len(ranks) if len(ranks) == max(ranks, default=-1) + 1 else 0  # else some are not known
+    found = Diagnosis(cause, count, place, cut=scanner.cut, unread=tuple(unread), clocks=ahead)
+    try:
+        return _shown(found, files, limit, progress)
+    except OSError:  # a file is gone meanwhile
+        return found
+
+
+def _survived(
+    event: Event, events: Sequence[Event], files: Mapping[str, LogFile], ends: Mapping[int, endings.Ended]
+) -> bool:
+    """Return whether the program caught this exception, and went on."""
+    if not _is_harmless(event) or ends:
+        return False
+    if any(each.signature.role not in ("noise", "teardown") and not _is_harmless(each) for each in events):
+        return False
+    launchers = [each for each in files.values() if each.source.rank is None and each.path.name == "agent.log"]
+    if launchers and (event.source.rank is not None or files[event.source.name] in launchers):
+        return True  # a launcher would have said that a rank failed
+    if event.signature.failure == "symptom_only":
+        return False
+    with suppress(OSError), files[event.source.name].opened() as file:
+        file.seek(event.offset)
+        return file.read(BLOCK).count(b"\n") >= WENT_ON  # not by line: one can be as long as the file
+    return False
+
+
+def _is_harmless(event: Event) -> bool:
+    """Return whether a program that goes on may have written this: an exception, a connection that was closed."""
+    return event.signature.id in (judge.ANY_EXCEPTION, "python-traceback") or (
+        event.signature.role == "symptom" and event.signature.failure == "symptom_only"
+    )
+
+
+def _scan(file: LogFile, scanner: Scanner, limit: int, told: Callable[[int], None]) -> None:
+    with file.opened() as opened:
+        if file.is_error_file:
+            scanner.read(opened, file.source)
+            return
+        for offset, length in file.parts(limit):
+            opened.seek(offset)
+            scanner.read(Part(opened, length, told), file.source, offset)
+
+
+def _of_dumps(dumps: Mapping[int, Path], deadline: float) -> flight_recorder.Finding | None:
+    """Return what the flight recorder's dumps show, of as many ranks as there is time for."""
+    found = {}
+    for rank, path in sorted(dumps.items()):
+        if deadline and time.monotonic() > deadline:
+            break
+        with suppress(OSError), log_file(path).opened() as file:
+            if dump := flight_recorder.read(file.read(flight_recorder.MOST_BYTES)):
+                found[rank] = dump
+    return flight_recorder.finding(found)
+
+
+def _shown(found: Diagnosis, files: Mapping[str, LogFile], limit: int, progress: Sequence[Signature]) -> Diagnosis:
+    """Return the diagnosis with what is read of the files near its evidence."""
+    cause = found.cause
+
+    def numbered(event: Event) -> Event:
+        (start, first), *_ = (file := files[event.source.name]).parts(limit)
+        return event._replace(number=file.number(event.offset) if event.offset <= start + first else 0)
+
+    cause = cause._replace(event=cause.event and numbered(cause.event), others=tuple(map(numbered, cause.others)))
+    found = found._replace(cause=cause)
+    event = cause.event
+    if len(cause.ranks) == 1:
+        for file in (each for each in files.values() if each.source.rank in (None, cause.ranks[0])):
+            same = event is not None and event.source == file.source
+            if step := file.last_step(progress, cause.ranks[0], event.offset if event and same else None):
+                found = found._replace(step=step)
+                break
+    if event is None:
+        return found
+    around = files[event.source.name].around(event)
+    before = [line.text for distance, line in around if distance < 0 and line.rank in (None, event.rank)]
+    place = _place(before) if event.signature.role == "root" else found.place
+    return found._replace(place=place, context=tuple((at, line.text) for at, line in around if at >= -CONTEXT))
+
+
+def _place(before: Sequence[str]) -> Place | None:
+    """Return the innermost line of the program itself in the traceback that ends here; else the innermost line."""
+    found: list[Place] = []
+    for text in before:
+        if text.startswith("Traceback "):
+            found.clear()
+        elif match := _TRACE.match(text):
+            found.append(Place(match["file"], int(match["line"]), match["name"]))
+    own = [each for each in found if not _LIBRARY.search(each.file)]
+    return (own or found)[-1] if found else None

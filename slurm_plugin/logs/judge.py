@@ -1,0 +1,314 @@
+"""From the events of a job's logs to one cause, and to the rank or node that began it. Pure.
+
+The order of arguments: a root outranks every symptom, whenever it was written; an exact root outranks a general one;
+what a line accuses by name comes before what is left out; a rank that says nothing while all others complain is the
+one that they wait for. What all ranks say at once is the program's, what one node says alone is that node's.
+"""
+
+import math
+import signal
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from slurm_plugin.logs import endings
+from slurm_plugin.logs.endings import Ended
+from slurm_plugin.logs.scan import Event
+from slurm_plugin.logs.signature import CLASSES
+
+# What ends a job from outside: a root before it is what happened.
+ENDINGS: Final = frozenset({"cancelled", "time_limit", "preempted"})
+CRASHES: Final = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL})
+# Of these no rank is the culprit.
+_WITHOUT_RANK: Final = ENDINGS | {"node_down", "launcher_config", "rendezvous"}
+# General roots: an exact one explains them.
+_GENERAL: Final = frozenset({"user_code", "segfault"})
+# Who speaks of these is most often a victim.
+_OF_OTHERS: Final = frozenset({"unknown", "symptom_only", "rank_hang", "rendezvous", "cancelled"})
+_LOOP: Final = ("127.", "localhost", "::1")
+_WAITED: Final = frozenset({"rank_hang", "rendezvous", "collective_desync"})
+# What was tried again and again, and why it failed in the end.
+_EXPLAINED_BY: Final[Mapping[str, str]] = {"rendezvous": "net_name"}
+# The verdict on a node that alone has such a fault, with all of its ranks.
+_OF_ONE_NODE: Final[Mapping[str, str]] = {
+    "import_env": "exclude", "driver_env": "exclude", "fs_error": "exclude", "net_name": "exclude",
+    "missing_file": "check", "disk_full": "check",
+}  # fmt: skip
+ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line says more
+
+
+class Cause(NamedTuple):
+    """The likely cause of a failure."""
+
+    failure: str  # a key of CLASSES
+    whose: str
+    confidence: str  # sure, likely, unknown
+    event: Event | None = None
+    ranks: tuple[int, ...] = ()  # the ranks that began it; none where it is all of them, or not known
+    nodes: tuple[str, ...] = ()
+    verdict: str = "clear"  # on those nodes
+    others: tuple[Event, ...] = ()  # what else could be: one event of each other class
+    beside: str = ""  # the evidence that is not in the log
+
+
+def cause(
+    events: Sequence[Event],
+    ended: Mapping[int, Ended] | None = None,
+    nodes: Mapping[int, str] | None = None,
+    heard: Collection[int] = (),
+    stopped: Mapping[str, int] | None = None,
+) -> Cause:
+    """Return the likely cause. `ended` and `nodes` have what is known of each rank; `heard`: ranks with a log.
+
+    `stopped`: how many ranks of each node that `ended` lacks were alive until their launcher ended them.
+    """
+    ended, nodes = ended or {}, nodes or {}
+    events = _told_apart(events)
+    roots = [each for each in events if each.signature.role == "root"]
+    since = _first_times(roots)
+    roots.sort(key=lambda each: _weight(each, ended, since))
+    symptoms = [each for each in events if each.signature.role == "symptom"]
+    if roots and roots[0].signature.failure in _EXPLAINED_BY:
+        why = _EXPLAINED_BY[roots[0].signature.failure]
+        roots = [each for each in symptoms if each.signature.failure == why] + roots
+    if roots and (roots[0].signature.sure or roots[0].signature.failure not in ENDINGS):
+        return _by_root(roots, ended, nodes)
+    if found := _by_silence(symptoms, ended, nodes, heard, stopped or {}):
+        return found
+    if roots:
+        return _by_root(roots, ended, nodes)
+    if found := _by_operation(events, symptoms, ended, nodes, heard):
+        return found
+    if symptoms := [each for each in events if each.signature.role in ("symptom", "pointer")]:
+        return _by_accusation(symptoms, ended, nodes)
+    return Cause("none", "unknown", "sure")
+
+
+def _told_apart(events: Sequence[Event]) -> list[Event]:
+    """Return the events without those of lines that are noise, and without a general one where an exact one is."""
+    noise = {(each.source, each.offset) for each in events if each.signature.role == "noise"}
+    exact = {(each.source, each.offset) for each in events if each.signature.id != ANY_EXCEPTION}
+    return [
+        each
+        for each in events
+        if (each.source, each.offset) not in noise
+        and (each.signature.id != ANY_EXCEPTION or (each.source, each.offset) not in exact)
+    ]
+
+
+def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> Cause:
+    best = roots[0]
+    signature = best.signature
+    same = [each for each in roots if each.signature.failure == signature.failure]
+    ranks = {each.rank for each in same if each.rank is not None}
+    where = {_node_of(each, nodes) for each in same} - {""}
+    whose, verdict = signature.whose, CLASSES[signature.failure].verdict
+    known = set(nodes.values())
+    on_it = {rank for rank, name in nodes.items() if {name} == where}
+    if signature.failure in _OF_ONE_NODE and len(known) > 1 and on_it and on_it <= ranks:
+        whose, verdict = "node", _OF_ONE_NODE[signature.failure]
+    everywhere = len(nodes) > 1 and (ranks >= set(nodes) or (len(where) > 1 and 2 * len(ranks) >= len(nodes)))
+    rank, node = best.rank, _node_of(best, nodes)
+    if rank is None and (rank := _by_pid(best, ended, nodes)) is not None:
+        node = node or nodes.get(rank, "")
+    if (
+        rank is None
+        and signature.failure not in _WITHOUT_RANK
+        and sum(each.signature is signature and each.rank is None for each in same) == 1
+    ):
+        there = {number: each for number, each in ended.items() if node in ("", nodes.get(number))}
+        rank = next(iter(ranks)) if len(ranks) == 1 else None if ranks else endings.first(there)
+        node = node or ("" if rank is None else nodes.get(rank, ""))
+    began = set[int]() if rank is None or everywhere else on_it if whose == "node" and on_it <= ranks else {rank}
+    others = {each.signature.failure: each for each in reversed(roots) if each.signature.failure != signature.failure}
+    return Cause(
+        signature.failure,
+        whose,
+        "sure" if signature.sure else "likely",
+        best,
+        tuple(sorted(began)),
+        tuple(dict.fromkeys(filter(None, (node, best.peer_node)))) if not everywhere else (),
+        verdict,
+        tuple(reversed(others.values())),
+    )
+
+
+def _by_pid(event: Event, ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> int | None:
+    """Return the rank whose process a line of the kernel names; None if launchers do not know this process."""
+    found = event.signature.pattern.search(event.text)
+    pid = found.groupdict().get("pid") if found else None
+    same = [rank for rank, each in ended.items() if pid == each.pid != "" and event.node in ("", nodes.get(rank))]
+    return same[0] if len(same) == 1 else None
+
+
+def places(ranks: Iterable[int], nodes: Mapping[int, str]) -> tuple[str, ...]:
+    """Return the nodes of these ranks, each once, as far as known."""
+    return tuple(dict.fromkeys(nodes[rank] for rank in ranks if rank in nodes))
+
+
+def _node_of(event: Event, nodes: Mapping[int, str]) -> str:
+    """Return the node that an event names, or that its rank runs on; empty if neither is known."""
+    return event.node or ("" if event.rank is None else nodes.get(event.rank, ""))
+
+
+def _by_silence(
+    symptoms: Sequence[Event],
+    ended: Mapping[int, Ended],
+    nodes: Mapping[int, str],
+    heard: Collection[int],
+    stopped: Mapping[str, int],
+) -> Cause | None:
+    """Return the cause where some ranks complain of the others, and one or few do not."""
+    complaining = {each.rank for each in symptoms if each.rank is not None and not each.signature.summary}
+    silent = {*ended, *heard} - complaining
+    if not complaining or not silent:
+        return None
+    # A launcher ends the others with SIGTERM: who ended otherwise began it.
+    by_themselves = {
+        rank for rank in silent if rank in ended and (ended[rank].code != -signal.SIGTERM or ended[rank].outside)
+    }
+    left = {rank for rank in silent if rank not in ended} if ended else set()
+    alive = _alive(left, complaining - set(ended), nodes, stopped)
+    left -= alive
+    began = tuple(sorted(by_themselves or left or alive or silent))
+    where = tuple(sorted({nodes[rank] for rank in began if rank in nodes}))
+    codes = {ended[rank].code if rank in ended else 0 for rank in began}
+    complaints = [each for each in symptoms if each.rank in complaining and not each.signature.summary]
+    first = min(complaints, key=_says_least)
+    if not by_themselves and not left:
+        if not any(each.signature.failure in _WAITED for each in complaints):
+            return None  # a connection was closed: a process that was alive until the end did not do that
+        late = first.signature.failure == "rendezvous"
+        return Cause("rendezvous" if late else "rank_hang", "unknown", "likely", first, began, where, "check")
+    if codes == {0} and len(left) > len(complaining):  # most ranks were ready: a few called one collective too many
+        began = tuple(sorted(complaining))
+        where = places(began, nodes)
+        return Cause("collective_desync", "user", "likely", first, began, where)
+    spoke = {nodes.get(rank) for rank in ended}  # the nodes whose launcher says how ranks ended
+    there = {rank for rank, node in nodes.items() if node in where}
+    if left and not by_themselves and there and not spoke & set(where) and (len(there) > 1 or there - left):
+        failure = "node_down" if there <= silent and len(where) == 1 else "unknown"
+        confidence = "unknown" if failure == "unknown" else "likely"
+        return Cause(failure, CLASSES[failure].whose, confidence, first, began, where, "check")
+    if codes == {0}:
+        return Cause("early_exit", "user", "likely", first, began, where)
+    if codes <= {-signal.SIGKILL, -signal.SIGTERM}:
+        return Cause("unknown", "unknown", "unknown", first, began, where, "check")
+    failure = "segfault" if codes & CRASHES else "user_code"
+    return Cause(failure, "user", "likely", first, began, where)
+
+
+def _alive(
+    left: Collection[int], listed: Collection[int], nodes: Mapping[int, str], stopped: Mapping[str, int]
+) -> set[int]:
+    """Return the ranks of `left` that their launchers had to end. `listed`: others that the launchers do not name."""
+    found: set[int] = set()
+    for node, count in stopped.items():
+        here = {rank for rank in left if not node or nodes.get(rank) == node}
+        others = sum(not node or nodes.get(rank) == node for rank in listed)
+        if count - others >= len(here):
+            found |= here
+    return found
+
+
+def _by_operation(
+    events: Sequence[Event],
+    symptoms: Sequence[Event],
+    ended: Mapping[int, Ended],
+    nodes: Mapping[int, str],
+    heard: Collection[int],
+) -> Cause | None:
+    """Return the cause where each rank waited in a collective, and few of them in another one than the others."""
+    waiting = [each for each in symptoms if each.rank is not None and each.signature.failure == "rank_hang"]
+    if len({each.rank for each in waiting}) < 2:
+        return None
+    operations: dict[int, str] = {}
+    for each in events:
+        found = each.signature.pattern.search(each.text)
+        operation = found.groupdict().get("operation") if found else None
+        if operation and each.rank is not None:
+            operations.setdefault(each.rank, operation.lower().replace("_", ""))
+    counts = Counter(operations.values()).most_common()
+    if len(counts) > 1:
+        few = counts[-1][0]
+        odd = [rank for rank, operation in sorted(operations.items()) if operation == few]
+        ranks = tuple(odd) if counts[-1][1] < counts[0][1] else ()
+        where = places(ranks, nodes)
+        event = next((each for each in waiting if each.rank in ranks), waiting[0])
+        return Cause("collective_desync", "user", "likely", event, ranks, where)
+    known = {*heard, *ended}
+    told = any("SeqNum=" in each.text or each.peer is not None for each in waiting)
+    if known and {each.rank for each in waiting} >= known and not told:
+        return Cause("collective_desync", "user", "unknown", waiting[0])  # none was missing
+    # All waited and gave up but one: it came too late, and found the others gone.
+    late = {*operations, *ended} - {each.rank for each in waiting}
+    if len(late) != 1 or len({each.rank for each in waiting}) < 2:
+        return None
+    where = places(late, nodes)
+    return Cause("rank_hang", "unknown", "likely", waiting[0], tuple(late), where, "check")
+
+
+def _by_accusation(symptoms: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> Cause:
+    """Return the cause where only consequences are known: the rank that most lines accuse, or who ended first."""
+    best = min(symptoms, key=_says_least)
+    accused = Counter(each.peer for each in symptoms if each.peer is not None)
+    began = [rank for rank, each in sorted(ended.items()) if each.code not in (0, -signal.SIGTERM)]
+    failure = best.signature.failure
+    ranks: tuple[int, ...]
+    if accused:
+        ranks = (accused.most_common(1)[0][0],)
+    elif best.rank is not None and failure not in _OF_OTHERS:
+        ranks = (best.rank,)
+    elif (left := endings.first(ended)) is not None:
+        ranks = (left,)
+    else:
+        ranks = tuple(began if len(began) < len(ended) else ())
+    where = places(ranks, nodes)
+    named = Counter(each.peer_node for each in symptoms if each.peer_node and not each.peer_node.startswith(_LOOP))
+    if named and not where:
+        where = (named.most_common(1)[0][0],)
+    if {ended[rank].code for rank in began} & CRASHES and failure in ("unknown", "symptom_only"):
+        return Cause("segfault", "user", "likely", best, ranks, where)
+    return Cause(failure, best.signature.whose, "unknown", best, ranks, where, CLASSES[failure].verdict)
+
+
+def _says_least(event: Event) -> tuple[int, bool, bool]:
+    """Order symptoms: a class of its own, a consequence, a line that points elsewhere, a summary.
+
+    Of equal ones, first those that accuse a rank or a node, then those whose rank is known.
+    """
+    level = int(event.signature.failure == "symptom_only")
+    if event.signature.role == "pointer":
+        level = 2
+    elif event.signature.summary or event.signature.failure == "unknown":
+        level = 3
+    return level, event.peer is None and not event.peer_node, event.rank is None
+
+
+def _first_times(roots: Iterable[Event]) -> dict[int | str, float]:
+    """Return when each rank has its first root; only if no rank is known, when each log has.
+
+    A launcher's line without a rank may have a finer clock than its own table, which names the rank.
+    """
+    found: dict[int | str, float] = {}
+    for each in roots:
+        if each.time is not None:
+            found[_speaker(each)] = min(each.time, found.get(_speaker(each), each.time))
+    return {who: at for who, at in found.items() if isinstance(who, int)} or found
+
+
+def _speaker(event: Event) -> int | str:
+    return event.source.name if event.rank is None else event.rank
+
+
+def _weight(event: Event, ended: Mapping[int, Ended], since: Mapping[int | str, float]) -> tuple[int, float, str, int]:
+    """Order roots: exact ones, then those of a class of their own, then general ones, then what ends all jobs.
+
+    Of equal ones, that of the rank that failed or ended first comes first.
+    """
+    failure, sure = event.signature.failure, event.signature.sure
+    order = 0 if sure else 2 if failure in _GENERAL else 1
+    if failure in ENDINGS:
+        order = 3 if sure else 4
+    end = ended.get(event.rank) if event.rank is not None else None
+    return order, since.get(_speaker(event), math.inf), end.time if end and end.time else "~", event.offset

@@ -1,0 +1,60 @@
+"""The lines of a log as a terminal would show them, and who wrote them. Pure; standard library only."""
+
+import re
+from typing import Final, NamedTuple
+
+LONGEST: Final = 4000  # characters of a line that are looked at
+# Escape sequences (ECMA-48, 5.4 and 5.6), and control characters other than tabs.
+ESCAPE: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])"
+_ESCAPES = re.compile(ESCAPE + r"|[\x00-\x08\x0b-\x1f\x7f]")
+# What launchers put before a line, and the rank in it.
+_PREFIXES = re.compile(
+    r"\s*(?:\[default(\d{1,6})\]:|\[rank(\d{1,6})\]:|\[(?:\d+,)?(\d{1,6})\]<std\w+>:?|(\d{1,6}): )\s?"
+)
+_TAGS = re.compile(r"\[\d+,\d+\]<std\w+>:")  # mpirun puts one before each write, also within a line
+# The prefixes of log collectors, of Ray, and of the loggers of vLLM and glog. A line may have several.
+_COLLECTORS = re.compile(
+    r"(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d):? ?|\([A-Z]\w+ (?:TP\d+ |rank=\d+ )?pid=\d+(?:, ip=[\d.]+)?\) ?"
+    r"|(?:ERROR|CRITICAL) \d\d-\d\d [\d:]+ \[[\w./]+:\d+\] ?|E\d{4} [\d:.]+ +\d+ \S+:\d+\] ?"
+    r")+"
+)
+# What pdsh puts before it: the name of a node. Lines of other programs begin so too.
+HOST: Final = re.compile(r"(?!python)([a-z][\w.-]*\d|\d+(?:\.\d+){3}): (?=\S)")
+_NAMED_RANK = re.compile(r"\[Rank (\d{1,6})\]|\brank[ =:](\d{1,6})\b", re.IGNORECASE)
+
+
+class Line(NamedTuple):
+    """One line: its text without prefixes, and the rank that wrote it; None where the line does not say."""
+
+    text: str
+    rank: int | None
+
+
+def shown(raw: bytes) -> str:
+    """Return a line as text: no escape sequences, what a carriage return has overwritten left out, not too long."""
+    if len(raw) > 2 * LONGEST:
+        raw = raw[:LONGEST] + b" ... " + raw[-LONGEST:]
+    text = raw.decode("utf-8", "replace").rstrip("\r\n").rpartition("\r")[2]
+    return text if text.isprintable() else _ESCAPES.sub("", text)
+
+
+def unlabelled(text: str) -> Line:
+    """Return the text without the prefix that a launcher gave it, and the rank in the prefix."""
+    if found := _PREFIXES.match(text):
+        return Line(_TAGS.sub("", text[found.end() :]), int(next(filter(None, found.groups()))))
+    return Line(text, None)
+
+
+def read(raw: bytes) -> Line:
+    """Return the line without prefixes of collectors and launchers, and the rank that wrote it, if the line says so."""
+    text = shown(raw)
+    if found := _COLLECTORS.match(text):
+        text = text[found.end() :]
+    line = unlabelled(text)
+    if (
+        line.rank is None
+        and ("ank" in line.text or "ANK" in line.text)
+        and (found := _NAMED_RANK.search(line.text[:200]))
+    ):
+        return Line(line.text, int(found[1] or found[2]))
+    return line

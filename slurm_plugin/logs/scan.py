@@ -1,0 +1,259 @@
+"""Finds the lines of logs that signatures know. It streams: memory is bounded, however long a file or a line is.
+
+Most lines of a log differ in digits and punctuation alone, and a log has few different words. So a line is looked up
+without both, its words are looked up one by one, and the answers are remembered. Only then patterns are tried.
+Standard library only. With the extra `fast`, Hyperscan finds the lines at the speed of memory.
+"""
+
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
+
+from slurm_plugin.logs import lines
+from slurm_plugin.logs.signature import COMMON, Signature
+
+BLOCK: Final = 1 << 20
+REMEMBERED: Final = 100_000  # forms of lines, and words
+LONG_WORD: Final = 100  # bytes: longer words are not remembered
+EACH: Final = 8  # events kept of one signature and rank in one source
+WORTH: Final = 8 << 20  # bytes after which Hyperscan's 0.1 s to begin are worth it
+GRAM: Final = 3  # bytes; the shortest word of a literal has as many (signature.LEAST_LITERAL)
+# The form of a line: words in lower case, every digit a zero, all else a space.
+_FORMS: Final = bytes(
+    ord("0" if chr(byte).isdigit() else chr(byte).lower() if chr(byte).isalpha() or byte in b"\n_" else " ")
+    for byte in range(128)
+).ljust(256)
+_ESCAPES = re.compile(lines.ESCAPE.encode())
+_WORD = re.compile(rb"[a-z0_]+")
+_COMMON: Final = frozenset(map(str.encode, COMMON))
+Pairs = Sequence[tuple[bytes, int]]  # the form of a literal, and the number of its signature
+
+
+class Readable(Protocol):
+    """What has a `read` like that of a binary file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most that many bytes; none at the end."""
+
+
+class Source(NamedTuple):
+    """A log, or a part of one."""
+
+    name: str  # as people know it
+    rank: int | None = None  # whose it is; None for a log of several
+    node: str = ""
+
+
+class Event(NamedTuple):
+    """A line that a signature knows."""
+
+    signature: Signature
+    source: Source
+    number: int  # of the line, from 1; 0: not counted
+    offset: int  # of the line's first byte in the source
+    rank: int | None  # who failed, or who speaks
+    node: str
+    peer: int | None  # the rank that it accuses
+    text: str
+    peer_node: str = ""  # the node that it accuses
+    time: float | None = None  # in seconds since 1970, where its log says it
+
+
+class Scanner:
+    """Looks for signatures in one source after the other."""
+
+    def __init__(self, signatures: Sequence[Signature], *, deadline: float = 0.0) -> None:
+        """Begin. `deadline`, of time.monotonic(), ends the reading early; 0: none."""
+        self.deadline = deadline
+        self.events: list[Event] = []
+        self.cut = False  # whether the deadline came
+        self._forms = _Forms(tuple(signatures))
+        self._signatures = tuple(signatures)
+        self._ends: Callable[[bytes], Sequence[int]] | None = None
+        self._seen = 0  # bytes
+        self._counts: dict[tuple[str, str, int | None], int] = defaultdict(int)
+
+    def read(self, file: Readable, source: Source, offset: int = 0) -> None:
+        """Read a file from where it is, at this offset, to its end."""
+        rest, dropped = b"", 0  # a line without its end, and how much of its middle was left out
+        while block := file.read(BLOCK):
+            if self.deadline and time.monotonic() > self.deadline:
+                self.cut = True
+                break
+            whole, newline, left = (rest + block).rpartition(b"\n")
+            if newline:
+                self._block(whole, source, offset, dropped)
+                offset += len(whole) + 1 + dropped
+                dropped = 0
+            rest = left if len(left) < 4 * BLOCK else left[: lines.LONGEST] + left[-lines.LONGEST :]
+            dropped += len(left) - len(rest)
+        if rest:
+            self._block(rest, source, offset, dropped)
+
+    def _block(self, block: bytes, source: Source, offset: int, dropped: int) -> None:
+        """Look at whole lines, of which the first one begins at this offset and lacks `dropped` bytes."""
+        if self._seen <= WORTH < self._seen + len(block):
+            self._ends = finder(self._signatures)
+        self._seen += len(block)
+        found = self._some_lines(block, self._ends(block)) if self._ends else self._every_line(block)
+        for start, raw, candidates in found:
+            at = offset + start + (dropped if start else 0)
+            for part in raw.split(b"\r"):  # a progress bar hides what came before it
+                if part:
+                    self._part(lines.read(part), candidates, source, at)
+
+    def _every_line(self, block: bytes) -> Iterator[tuple[int, bytes, Sequence[Signature]]]:
+        """Yield offset and text of each line with candidates, and these."""
+        forms, known = _form(block).split(b"\n"), self._forms
+        hits = [(index, found) for index, form in enumerate(forms) if (found := known[form])]
+        if not hits:
+            return
+        raws, seen, start = block.split(b"\n"), 0, 0
+        for index, found in hits:
+            start += sum(map(len, raws[seen:index])) + index - seen
+            seen = index
+            yield start, raws[index], found
+
+    def _some_lines(self, block: bytes, spots: Sequence[int]) -> Iterator[tuple[int, bytes, Sequence[Signature]]]:
+        """Do the same for the lines with these places, and those with an escape sequence, which can split a literal."""
+        end = -1
+        for at in sorted([*spots, *(found.start() for found in re.finditer(b"\x1b", block))]):
+            if at <= end:
+                continue
+            start = block.rfind(b"\n", 0, at) + 1
+            end = block.find(b"\n", at)
+            raw = block[start:] if end < 0 else block[start:end]
+            end = len(block) if end < 0 else end
+            if found := self._forms[_form(raw)]:
+                yield start, raw, found
+
+    def look_at(self, raw: bytes, source: Source) -> None:
+        """Look at one line."""
+        self._block(raw, source, 0, 0)
+
+    def _part(self, line: lines.Line, candidates: Sequence[Signature], source: Source, offset: int) -> None:
+        host = lines.HOST.match(line.text)
+        for signature in candidates:
+            if not (found := signature.pattern.search(line.text)) and not (
+                host and (found := signature.pattern.search(line.text[host.end() :]))
+            ):
+                continue
+            groups = found.groupdict()
+            rank = source.rank if line.rank is None else line.rank
+            if (named := _rank(groups.get("rank"))) is not None:
+                rank = named
+            key = (source.name, signature.id, rank)
+            self._counts[key] += 1
+            if self._counts[key] <= EACH:
+                speaks = source.rank is None or rank == source.rank  # else the line is about another rank
+                node = groups.get("node") or (source.node if speaks else "")
+                peer = _rank(groups.get("peer_rank"))
+                if peer is not None and peer == line.rank and source.rank is None:
+                    rank = None  # the line names it, and another one speaks
+                accused = groups.get("peer_node") or ""
+                self.events.append(Event(signature, source, 0, offset, rank, node, peer, line.text, accused))
+
+
+def _rank(text: str | None) -> int | None:
+    """Return the rank that a line names; a line can hold digits of any number."""
+    return int(text) if text and len(text) < 10 and text.isdecimal() else None
+
+
+def _form(text: bytes) -> bytes:
+    return (_ESCAPES.sub(b"", text) if b"\x1b" in text else text).translate(_FORMS)
+
+
+class _Forms(dict[bytes, Sequence[Signature]]):
+    """The signatures that a line of a form could match; none if they are all noise."""
+
+    def __init__(self, signatures: tuple[Signature, ...]) -> None:
+        self._signatures = signatures
+        self._by_word, self._by_gram = _index(signatures)
+        self._noise = {number for number, each in enumerate(signatures) if each.role == "noise"}
+        self._plain = set[bytes]()  # words that no literal has
+        self._words: dict[bytes, Pairs] = {}  # the others
+
+    def __missing__(self, form: bytes) -> Sequence[Signature]:
+        numbers: set[int] = set()
+        for word in {*form.split()} - self._plain:
+            if (those := self._words.get(word)) is None:
+                those = self._look_up(word)
+            for literal, number in those:
+                if literal in form:
+                    numbers.add(number)
+        said = numbers and not numbers <= self._noise
+        found = tuple(self._signatures[number] for number in sorted(numbers)) if said else ()
+        if len(form) <= 2 * lines.LONGEST:
+            if len(self) >= REMEMBERED:
+                self.clear()
+            self[form] = found
+        return found
+
+    def _look_up(self, word: bytes) -> Pairs:
+        grams = {word[at : at + GRAM] for at in range(len(word) - GRAM + 1)} & self._by_gram.keys()
+        found = [pair for gram in grams for piece, those in self._by_gram[gram] if piece in word for pair in those]
+        found += self._by_word.get(word, ())
+        if len(word) <= LONG_WORD:
+            if len(self._plain) + len(self._words) >= REMEMBERED:
+                self._plain.clear()
+                self._words.clear()
+            if found:
+                self._words[word] = found
+            else:
+                self._plain.add(word)
+        return found
+
+
+@lru_cache(maxsize=2)
+def _index(signatures: tuple[Signature, ...]) -> tuple[dict[bytes, Pairs], dict[bytes, list[tuple[bytes, Pairs]]]]:
+    """Return the literals by a word that each line with them has, or else by a gram of a part of such a word."""
+    by_word: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
+    by_piece: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
+    literals = [
+        (text.encode().translate(_FORMS), number)
+        for number, signature in enumerate(signatures)
+        for text in (signature.literals if signature.role != "progress" else ())
+    ]
+    uses = Counter(word for literal, _ in literals for word in literal.split())
+
+    def rare(found: re.Match[bytes]) -> tuple[bool, bool, int]:
+        word = found[0]
+        return len(word) >= GRAM, word not in _COMMON and not word.isdigit(), len(word) - uses[word]
+
+    for literal, number in literals:
+        word = max(_WORD.finditer(literal), key=rare)
+        whole = word.start() > 0 and word.end() < len(literal)
+        (by_word if whole else by_piece)[word[0]].append((literal, number))
+    shared = Counter(gram for piece in by_piece for gram in _grams(piece))
+    by_gram: dict[bytes, list[tuple[bytes, Pairs]]] = defaultdict(list)
+    for piece, pairs in by_piece.items():
+        by_gram[max(_grams(piece), key=lambda gram: (-shared[gram], gram))].append((piece, pairs))
+    return {**by_word}, {**by_gram}
+
+
+def _grams(piece: bytes) -> set[bytes]:
+    return {piece[at : at + GRAM] for at in range(len(piece) - GRAM + 1)}
+
+
+@lru_cache(maxsize=2)
+def finder(signatures: tuple[Signature, ...]) -> Callable[[bytes], Sequence[int]] | None:
+    """Return a function that gives the ends of literals in a text; None without Hyperscan (extra `fast`)."""
+    try:
+        import hyperscan  # noqa: PLC0415 - an optional package
+    except ImportError:
+        return None
+    literals = {text.encode() for each in signatures if each.role != "progress" for text in each.literals}
+    # A literal with another one in it finds no further line.
+    least = [each for each in literals if not any(other in each for other in literals - {each})]
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(expressions=least, flags=hyperscan.HS_FLAG_CASELESS, literal=True)
+
+    def ends(text: bytes) -> Sequence[int]:
+        found: list[int] = []
+        database.scan(text, match_event_handler=lambda _id, _start, end, _flags, _context: found.append(end))
+        return found
+
+    return ends

@@ -1,0 +1,236 @@
+"""Signatures: the lines of a log that say why a job failed. They are data, one YAML file a subject.
+
+An entry has `id`, `role`, `class`, `pattern`, `example` (its test) and `source`, and may have `whose` (else the class's
+usual one), `sure` (the line alone settles the class), `means`, `fix`, `retry` (another run may succeed as
+it is), `summary` (it only says that some rank failed).
+A pattern is searched in one line without escape sequences and launchers' prefixes. Its named groups: `node`, `rank`:
+who failed, or who speaks; `peer_node`, `peer_rank`: whom the line accuses; `operation`: the collective that the rank
+was in; `pid`: the process that ended; `what`: the file or module that the line names.
+
+A site adds its own files. The supervisor has no YAML: `compiled` turns the entries into plain values for a JSON file,
+with the texts that a line needs before its pattern is tried. Standard library only.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from re import _parser as sre  # type: ignore[attr-defined]  # the only way to a pattern's structure
+from typing import Any, Final, NamedTuple
+
+ROLES: Final[Mapping[str, str]] = {  # what a line says
+    "root": "a cause",
+    "symptom": "what a cause does to other ranks",
+    "pointer": "the cause is elsewhere; its class counts only if no other line has one",
+    "teardown": "what the end of a job looks like",
+    "noise": "only looks like a fault",
+    "progress": "what a program prints while it works",
+}
+WHOSE: Final = ("user", "node", "network", "fs", "scheduler", "unknown")
+VERDICTS: Final = ("exclude", "check", "clear")
+FILE: Final = "signatures.json"  # in the site directory
+VERSION: Final = 1
+# Words in many lines of a training log, or of a traceback.
+COMMON: Final = frozenset({
+    "loss", "step", "epoch", "rank", "time", "iteration", "error", "failed", "process", "python", "warning",
+    "exception", "torch", "file", "line", "packages", "directory", "distributed", "device", "info", "lib", "run",
+    "such", "with", "https",
+})  # fmt: skip
+_AROUND: Final = " :;,.'\"[](){}="
+GROUPS: Final = ("node", "rank", "peer_node", "peer_rank", "operation", "pid", "what")
+_TEXTS: Final = ("id", "role", "class", "pattern", "whose", "means", "example", "source")
+_FLAGS: Final = ("sure", "retry", "summary")
+LEAST_LITERAL: Final = 3  # letters or digits in a row: a shorter word is in too many lines
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+
+
+class FailureClass(NamedTuple):
+    """A kind of failure: its meaning, whose it usually is, and the verdict on the node that it names."""
+
+    means: str
+    whose: str
+    verdict: str = "clear"
+
+
+CLASSES: Final[Mapping[str, FailureClass]] = {
+    "gpu_oom": FailureClass("the accelerator's memory was full", "user"),
+    "host_oom": FailureClass("the host's memory was full", "user"),
+    "gpu_hw": FailureClass("a fault of an accelerator or its driver", "node", "exclude"),
+    "gpu_sw": FailureClass("a fault of the program on the accelerator", "user"),
+    "driver_env": FailureClass("driver, toolkit and program do not fit together", "user"),
+    "node_down": FailureClass("a node was lost", "node", "exclude"),
+    "net_fabric": FailureClass("the network between nodes failed", "network", "check"),
+    "net_name": FailureClass("a name could not be resolved", "network", "check"),
+    "rendezvous": FailureClass("not all ranks came together", "user", "check"),
+    "collective_desync": FailureClass("ranks called different collectives", "user"),
+    "rank_hang": FailureClass("one rank stopped answering", "user", "check"),
+    "early_exit": FailureClass("a rank left while the others went on", "user"),
+    "segfault": FailureClass("native code crashed", "user"),
+    "shm": FailureClass("shared memory (/dev/shm) was too small", "node", "check"),
+    "disk_full": FailureClass("a file system was full", "fs"),
+    "quota": FailureClass("a quota was used up", "user"),
+    "fs_error": FailureClass("a file system failed", "fs", "check"),
+    "missing_file": FailureClass("a file was not there", "user"),
+    "permission": FailureClass("access was denied", "user"),
+    "limits": FailureClass("a limit of the system was reached", "user"),
+    "import_env": FailureClass("a module or library was not there", "user"),
+    "user_code": FailureClass("the program failed by itself", "user"),
+    "numeric": FailureClass("numbers became NaN or infinite", "user"),
+    "checkpoint": FailureClass("a checkpoint could not be read", "user"),
+    "data": FailureClass("the data could not be read", "user"),
+    "external_service": FailureClass("a service outside the cluster failed", "unknown"),
+    "time_limit": FailureClass("the job's time was over", "scheduler"),
+    "cancelled": FailureClass("the job was cancelled", "user"),
+    "preempted": FailureClass("the job was preempted", "scheduler"),
+    "launcher_config": FailureClass("the launch itself was wrong", "user"),
+    "symptom_only": FailureClass("only the consequences are in the log", "unknown"),
+    "unknown": FailureClass("the program was ended without a reason in the log", "unknown"),
+    "none": FailureClass("nothing failed", "unknown"),
+}
+
+
+class Pattern:
+    """A regular expression that is compiled when it is first used: hundreds of them take 0.5 s."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def search(self) -> Callable[[str], re.Match[str] | None]:
+        """`re.Pattern.search`."""
+        return re.compile(self.text).search
+
+
+class Signature(NamedTuple):
+    """One kind of line."""
+
+    id: str
+    role: str
+    failure: str  # a key of CLASSES; empty for noise and progress
+    pattern: Pattern
+    literals: tuple[str, ...]  # lower case: a line that matches holds one of them
+    whose: str
+    sure: bool  # whether the line alone settles the class
+    means: str
+    fix: tuple[str, ...]
+    retry: bool  # whether another run may succeed as it is
+    summary: bool  # whether it only says that some rank failed
+    example: str
+    source: str
+
+
+def compiled(entry: Mapping[str, Any], *, trusted: bool = False) -> dict[str, Any]:
+    """Return an entry of a YAML file as plain values with its literals. Raises ValueError for what is wrong in it.
+
+    `trusted`: do not try the pattern; that takes half of the time, and tests have tried ours.
+    """
+    name = entry.get("id", "?")
+    if unknown := set(entry) - {*_TEXTS, *_FLAGS, "fix"}:
+        raise ValueError(
+            f"{name}: unknown key {min(map(str, unknown))}; accepted: {', '.join((*_TEXTS, *_FLAGS, 'fix'))}"
+        )
+    if missing := {"id", "role", "pattern", "example", "source"} - set(entry):
+        raise ValueError(f"{name}: {min(missing)} is missing")
+    for keys, kind, accepted in ((_TEXTS, str, "a text; quote it"), (_FLAGS, bool, "true or false")):
+        if wrong := next((key for key in keys if not isinstance(entry.get(key, kind()), kind)), ""):
+            raise ValueError(f"{name}: {wrong}: found {entry[wrong]!r}; accepted: {accepted}")
+    role, failure = entry["role"], entry.get("class", "")
+    if role not in ROLES:
+        raise ValueError(f"{name}: role: found {role!r}; accepted: {', '.join(ROLES)}")
+    if failure not in CLASSES and (failure or role in ("root", "symptom", "pointer")):
+        raise ValueError(f"{name}: class: found {failure!r}; accepted: {', '.join(CLASSES)}")
+    if not trusted:
+        _try(name, entry)
+    if not (literals := literals_of(entry["pattern"])):
+        raise ValueError(f"{name}: pattern: it holds no word of {LEAST_LITERAL} letters or digits that every match has")
+    whose = entry.get("whose") or (CLASSES[failure].whose if failure else "")
+    if whose and whose not in WHOSE:
+        raise ValueError(f"{name}: whose: found {whose!r}; accepted: {', '.join(WHOSE)}")
+    fix = entry.get("fix", [])
+    if not isinstance(fix, str | list) or not all(isinstance(each, str) for each in fix):
+        raise ValueError(f"{name}: fix: found something other than text; quote a text that has a colon")
+    return {
+        **{key: entry[key] for key in ("id", "role", "pattern", "example", "source")},
+        "failure": failure,
+        "literals": list(literals),
+        "whose": whose,
+        "sure": bool(entry.get("sure", False)),
+        "means": entry.get("means", ""),
+        "fix": [fix] if isinstance(fix, str) else list(fix),
+        "retry": bool(entry.get("retry", False)),
+        "summary": bool(entry.get("summary", False)),
+    }
+
+
+def _try(name: str, entry: Mapping[str, Any]) -> None:
+    """Raise ValueError if the pattern of an entry is wrong, or does not match its example."""
+    try:
+        pattern = re.compile(entry["pattern"])
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{name}: pattern: {error}") from error
+    if strange := set(pattern.groupindex) - set(GROUPS):
+        raise ValueError(f"{name}: pattern: unknown group {min(strange)}; accepted: {', '.join(GROUPS)}")
+    if not pattern.search(entry["example"]):
+        raise ValueError(f"{name}: its pattern does not match its example")
+
+
+def load(path: Path) -> tuple[Signature, ...]:
+    """Return the signatures that a site has deployed. Raises OSError and ValueError if the file cannot be read."""
+    found = json.loads(path.read_bytes())
+    if not isinstance(found, dict) or found.get("v") != VERSION:
+        raise ValueError(f"{path}: not a version {VERSION} file; run: slurm-plugin site install --apply")
+    return read(found["signatures"])
+
+
+def read(entries: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
+    """Return the signatures of compiled entries."""
+    return tuple(
+        Signature(
+            **{
+                **entry,
+                "pattern": Pattern(entry["pattern"]),
+                "literals": tuple(entry["literals"]),
+                "fix": tuple(entry["fix"]),
+            }
+        )
+        for entry in entries
+    )
+
+
+def literals_of(pattern: str) -> tuple[str, ...]:
+    """Return texts in lower case of which every match holds at least one; none where there is no such set."""
+    return tuple(sorted(_best(sre.parse(pattern)) or ()))
+
+
+def _best(items: Any) -> frozenset[str] | None:
+    """Return the best set of a sequence: the one whose shortest text is the longest."""
+    found: list[frozenset[str]] = []
+    run = ""
+    for operation, argument in [*items, (None, None)]:
+        if operation is sre.LITERAL:
+            run += chr(argument)
+            continue
+        if _longest_word(run) >= LEAST_LITERAL:
+            found.append(frozenset({run.lower()}))
+        run, inside = "", None
+        if operation is sre.SUBPATTERN:
+            inside = _best(argument[3])
+        elif operation is sre.MAX_REPEAT and argument[0] > 0:
+            inside = _best(argument[2])
+        elif operation is sre.BRANCH:
+            branches = [_best(each) or frozenset() for each in argument[1]]
+            inside = frozenset[str]().union(*branches) if all(branches) else None
+        if inside:
+            found.append(inside)
+    return max(found, key=_worth, default=None)
+
+
+def _worth(texts: frozenset[str]) -> tuple[bool, int, int]:
+    """Order sets of texts: longer ones are in fewer lines, and digits are not told apart."""
+    common = any(text.strip(_AROUND) in COMMON or text.isdigit() for text in texts)
+    return not common, min(map(len, texts)), -len(texts)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, _WORD.findall(text)), default=0)

@@ -1,0 +1,1 @@
+"""What root does on a node: prolog, epilog, health check, drain and resume, clean-up."""

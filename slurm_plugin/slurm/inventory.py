@@ -1,0 +1,120 @@
+"""Query all nodes: what they have, which jobs use it, and when nodes were out of service.
+
+Both back ends use the commands: pyslurm loads nodes without the devices in use, and has no events of nodes. Only
+administrators write texts about nodes; users write texts about jobs, which `device_uses` reads with care.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hostfiles import nodelist
+from slurm_plugin.slurm import calls, parse, resources
+from slurm_plugin.slurm.command_runner import CommandRunner
+from slurm_plugin.slurm.model import Node
+from slurm_plugin.slurm.resources import DeviceUse, Event, Resources
+
+EVENT_FIELDS: Final = "TimeStart,TimeEnd,State,User,Reason"  # the last field may contain any text
+MOST_NODES: Final = 1 << 16  # nodes in the lines about a job's devices, which a user can forge
+MOST_USES: Final = 1 << 20  # of all jobs: more than any cluster has
+_NODE = re.compile(r"^(?=NodeName=)", re.MULTILINE)
+_WORDS = re.compile(r"^   (?:Reason|Comment|Extra)=", re.MULTILINE)
+_SYSTEM = re.compile(r"^   OS=(\S+(?: \S+)?)", re.MULTILINE)
+_JOB = re.compile(r"^JobId=([0-9]{1,10}) ", re.MULTILINE | re.ASCII)
+_DEVICES = re.compile(r"^     Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)$", re.MULTILINE)
+_PARTITION = re.compile(r"^(?=PartitionName=)", re.MULTILINE)
+
+
+class Inventory(CommandRunner):
+    """The methods of `slurm_plugin.slurm.Slurm` about all nodes."""
+
+    def machines(self) -> Mapping[str, tuple[Node, Resources]]:
+        """Return all nodes with their resources."""
+        return machines(self._ask(["scontrol", "--details", "show", "node"], calls.READ_NODES))
+
+    def device_uses(self) -> Sequence[DeviceUse]:
+        """Return the devices that running jobs have on each node."""
+        return device_uses(self._ask(["scontrol", "--details", "--all", "show", "job"], calls.READ_JOBS))
+
+    def node_events(self, node: str) -> Sequence[Event]:
+        """Return the times at which a node was out of service, from slurmdbd."""
+        which = ["events", "All_Time", f"nodes={node}", f"format={EVENT_FIELDS}"]
+        return events(self._ask(["sacctmgr", "--parsable2", "--noheader", "list", *which], calls.READ_EVENTS))
+
+    def default_partition(self) -> str:
+        """Return the default partition; empty if Slurm has none."""
+        return default_partition(self._ask(["scontrol", "show", "partition"], calls.READ_PARTITIONS))
+
+
+def machines(text: str) -> dict[str, tuple[Node, Resources]]:
+    """Parse `scontrol --details show node`. Raise SlurmError if a node is cut off."""
+    found = parse.nodes(text)
+    parts = {part.partition("=")[2].split(maxsplit=1)[0]: part for part in _NODE.split(text) if part.strip()}
+    return {name: (node, _resources(parts[name])) for name, node in found.items()}
+
+
+def _resources(text: str) -> Resources:
+    before, *_ = _WORDS.split(text, 1)
+    fields = dict(part.split("=", 1) for part in before.split() if "=" in part)
+    system, features = _SYSTEM.search(before), fields.get("ActiveFeatures", "")
+    return Resources(
+        cpus=_number(fields.get("CPUEfctv") or fields.get("CPUTot", "")),
+        cpus_used=_number(fields.get("CPUAlloc", "")),
+        memory_mb=_number(fields.get("RealMemory", "")),
+        memory_used_mb=_number(fields.get("AllocMem", "")),
+        devices=resources.gres(fields.get("Gres", "")),
+        used=resources.gres(fields.get("GresUsed", "")),
+        features=tuple(filter(None, parse.NOTHING.get(features, features).split(","))),
+        system=system[1] if system else "",
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def device_uses(text: str) -> list[DeviceUse]:
+    """Parse `scontrol --details show job`: the devices of running jobs.
+
+    Slurm prints a job's name unescaped, and with a newline in it a user can forge a record. So leave out each job with
+    two records. A forged line about the user's own job remains possible: callers compare it with the devices in use.
+    Leave out a job with more than MOST_NODES nodes, and all jobs after MOST_USES names: many forged lists take minutes.
+    """
+    _, *parts = _JOB.split(text)
+    records = [*zip(map(int, parts[::2]), parts[1::2], strict=True)]
+    times = Counter(number for number, _ in records)
+    found, room = list[DeviceUse](), MOST_USES
+    for number, record in records:
+        uses: list[DeviceUse] = []
+        for nodes, given in _DEVICES.findall(record) if times[number] == 1 else ():
+            if room < 0 or len(uses) > MOST_NODES:
+                break
+            devices = resources.gres(given)
+            try:
+                names = nodelist.expand(nodes)
+            except nodelist.HostfileError:
+                continue
+            room -= len(names)
+            uses += [DeviceUse(number, name, devices) for name in names[: MOST_NODES + 1] if devices]
+        found += uses if len(uses) <= MOST_NODES else []
+    return found
+
+
+def default_partition(text: str) -> str:
+    """Return the default partition in `scontrol show partition`; empty if none is the default."""
+    for part in _PARTITION.split(text):
+        if re.search(r"\bDefault=YES\b", part):
+            return part.partition("=")[2].split(maxsplit=1)[0]
+    return ""
+
+
+def events(text: str) -> list[Event]:
+    """Parse `sacctmgr --parsable2 --noheader list events format=EVENT_FIELDS`, oldest first. Leave out other lines."""
+    found = []
+    for line in text.splitlines():
+        row = line.split("|", 4)
+        start = parse.utc(row[0]) if len(row) == 5 else None
+        if start:
+            found.append(Event(start, parse.utc(row[1]), row[2], row[3].partition("(")[0], row[4]))
+    return sorted(found, key=lambda event: event.start)

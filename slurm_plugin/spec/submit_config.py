@@ -1,0 +1,95 @@
+"""The part of the site file, `/etc/slurm/slurm_plugin.yaml`, that a submission reads: policy, presets, command, the
+directory for copies of data, the runtime of containers.
+
+The rest of the file is for nodes and hooks (slurm_plugin.site.configuration). Reading it would take 12 ms of each
+`render`, and its mistakes concern the admin who deploys it, not users who submit.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from slurm_plugin.errors import UsageError
+from slurm_plugin.records.site_settings import DEFAULT_ROOT
+from slurm_plugin.spec import documents, expand, policy_language, priorities
+from slurm_plugin.spec.documents import Document, Problem
+from slurm_plugin.spec.key_types import Access, Runtime, Word
+from slurm_plugin.spec.policy_language import Policy
+from slurm_plugin.spec.priorities import Priority
+
+DEFAULT_PATH: Final = Path("/etc/slurm/slurm_plugin.yaml")
+AGAIN: Final = "slurm-plugin site install"
+# Root's hooks use these paths without quotes.
+PlainPath = Annotated[
+    str, Meta(pattern=r"^/[A-Za-z0-9._/+-]*\Z", description="an absolute path of letters, digits and ._/+-")
+]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of the site file."""
+
+
+class StageIn(Record, frozen=True):
+    """Copies of the jobs' data on each node's own disk."""
+
+    directory: PlainPath | None = None  # like /tmp: owned by root, open to all, sticky; None: no copies
+    keep: str = "7d"  # time to keep a copy after its last use
+
+
+class Containers(Record, frozen=True):
+    """Containers of jobs."""
+
+    runtime: Runtime | None = None  # for images that both runtimes accept
+
+
+class Experiments(Record, frozen=True):
+    """Experiment files of other systems."""
+
+    pools: Mapping[str, Word] = {}  # resource_pool of an experiment file -> partition; others are partitions themselves
+
+
+class SubmitConfig(Record, frozen=True):
+    """The keys of the site file that a submission reads."""
+
+    policy: Policy = Policy()
+    presets: Mapping[str, Mapping[str, Any]] = {}  # name -> keys of a spec, for `extends`
+    command: PlainPath = f"{DEFAULT_ROOT}/bin/slurm-plugin"
+    stage_in: StageIn = StageIn()
+    container: Containers = Containers()
+    experiment: Experiments = Experiments()
+    share: Access = "read-write"  # the most that `share` of a job may give to a group
+    priorities: Mapping[str, Priority] = {}  # normal, urgent, very-urgent -> what they are in Slurm
+
+
+def load(path: Path | None = None) -> SubmitConfig:
+    """Read this part of the site file; without a file, return the defaults. Raise UsageError with all problems."""
+    source = path or DEFAULT_PATH
+    document = read(path)
+    keys = msgspec.structs.fields(SubmitConfig)
+    own = {key.encode_name: document.fields[key.encode_name] for key in keys if key.encode_name in document.fields}
+    config, found = documents.record(Document(own, document.lines), SubmitConfig)
+    found = (*found, *(problems(config) if config else ()))
+    documents.fail(found, document, str(source), so="nothing was done", again=AGAIN)
+    return config or SubmitConfig()
+
+
+def read(path: Path | None) -> Document:
+    """Read the site file; for None, an empty document if there is no file. Raise UsageError if it cannot be read."""
+    if path is None and not DEFAULT_PATH.exists():
+        return Document({})
+    source = path or DEFAULT_PATH
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{source}: {error.strerror}\n  give the site file with: --config") from error
+    return documents.read(data, str(source)) if data.strip() else Document({})
+
+
+def problems(config: SubmitConfig) -> Iterator[Problem]:
+    """Yield the problems that the types of the fields do not catch."""
+    yield from expand.problems(config.presets)
+    yield from policy_language.problems(config.policy)
+    yield from priorities.problems(config.priorities)

@@ -1,0 +1,128 @@
+"""Diagnose a failed attempt from its logs, in a child process, which this process can abandon.
+
+A log may be on a file server that hangs, and it may be large. So the child reads the beginning and the end of each file
+within a limit of time.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hostfiles import nodelist
+from prechecks.child import Child
+from slurm_plugin.records import log_files, site_settings
+from slurm_plugin.records.diagnoses import Form, sentences
+from slurm_plugin.supervisor.decide import BAD, Cause, Health
+from slurm_plugin.supervisor.log import say
+from slurm_plugin.supervisor.preparation.prepare import Preparation
+
+DIAGNOSIS_S: Final = 2.0  # if the site's settings do not say it
+MOST_BYTES: Final = 16 << 20  # of each file
+
+
+def log_sizes() -> dict[str, int]:
+    """Return the paths and sizes of this process's stdout and stderr, if they are regular files."""
+    return {path: os.fstat(fd).st_size for fd in (1, 2) if (path := log_files.path_of(fd))}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An attempt that failed."""
+
+    preparation: Preparation
+    log_sizes: Mapping[str, int]  # when it began
+    code: int
+    cause: Cause
+    deadline_s: float
+
+    def diagnosis(self, nodes: Mapping[str, Health]) -> Form | None:
+        """Return what the logs say, with what is known of the nodes; None if it could not be found out in time."""
+        if not self.deadline_s:
+            return None
+        try:
+            child = Child(lambda _say: json.dumps(self._read(nodes)).encode())
+        except OSError:
+            return None
+        if not child.collect(child.start + self.deadline_s) or not child.output:
+            return None
+        found: Form = json.loads(child.output)
+        return found
+
+    def _read(self, health: Mapping[str, Health]) -> dict[str, Any]:
+        """Read the logs, in the child. Only here are the modules of the diagnosis loaded."""
+        from slurm_plugin.logs import diagnosis, signature  # noqa: PLC0415
+        from slurm_plugin.logs.form import form  # noqa: PLC0415
+        from slurm_plugin.logs.known import Known  # noqa: PLC0415
+        from slurm_plugin.logs.scan import Source  # noqa: PLC0415
+        from slurm_plugin.logs.source import LogFile, log_file  # noqa: PLC0415
+
+        if site_settings.deployed():
+            signatures = signature.load(Path(site_settings.site_root(), signature.FILE))
+        else:
+            from slurm_plugin.logs import library  # noqa: PLC0415 - it needs YAML, which nodes may lack
+
+            signatures = library.load()
+        run, plan = self.preparation.run, self.preparation.plan
+        hosts = run.allocation.hosts
+        slots = self.preparation.slots or [0] * len(hosts)
+        ranks = [host.name for host, count in zip(hosts, slots, strict=True) for _ in range(count)]
+        faults = {name: each.what for name, each in health.items() if each.condition in BAD}
+        known = Known(
+            nodes=dict(enumerate(ranks)),
+            by_node=self.preparation.launch_level == "node",
+            code=self.code,
+            oom=self.cause == "memory",
+            faults=faults,
+        )
+        files = [LogFile(Path(name), Source(name), size) for name, size in self.log_sizes.items()]
+        for each in log_files.find(Path(plan.logs), run.job_id) if plan.logs else ():
+            if each.attempt == run.attempt:
+                node = hosts[each.worker].name if each.worker is not None and each.worker < len(hosts) else ""
+                files.append(LogFile(each.path, Source(str(each.path), each.rank, node)))
+        files += [log_file(error.path) for error in log_files.error_files(self.preparation.directory, run.attempt)]
+        dumps = log_files.dumps(self.preparation.directory, run.attempt)
+        found = diagnosis.of_files(
+            [*files, *dumps], signatures, limit=MOST_BYTES, deadline_s=0.75 * self.deadline_s, known=known
+        )
+        return form(found)
+
+
+def diagnose(
+    failure: Failure,
+    nodes: Mapping[str, Health],
+    *,
+    checked: bool,
+    look: Callable[[], Mapping[str, Health]] | None,
+) -> tuple[Form | None, Mapping[str, Health]]:
+    """Log the diagnosis. Return its form, with the verdicts of our checks, and the health of each node.
+
+    `checked`: whether `nodes` comes from checks after the failure; else `look` checks the nodes, if the log names one.
+    The program writes its log itself. So what stands there keeps only this job off a node, and drains none.
+    """
+    form = failure.diagnosis(nodes)
+    if form is None:
+        return None, nodes
+    verdicts: dict[str, str] = form["nodes"]
+    named = [name for name, verdict in verdicts.items() if name in nodes and verdict != "clear"]
+    if named and look:
+        say(f"looking at {nodelist.fold(named)}, which the log names")
+        nodes, checked = {**nodes, **look()}, True
+    explained = any(health.condition in BAD for health in nodes.values())  # then the log keeps off no further node
+    for name in named:
+        if nodes[name].condition in BAD:
+            verdicts[name] = "exclude"
+        elif (
+            verdicts[name] == "exclude"
+            and form["whose"] == "node"
+            and form["confidence"] != "unknown"
+            and not explained
+        ):
+            nodes = {**nodes, name: Health("job_problem", f"{form['class']}: {form['says']}, as the log says")}
+        elif nodes[name].condition == "ok" and checked:
+            verdicts[name] = "clear"
+    for line in sentences(form):
+        say(line)
+    return form, nodes

@@ -1,0 +1,189 @@
+"""The barrier: every node of the job reads root's report, checks as the job's user, and answers.
+
+The supervisor asks the guards (`slurm_plugin.supervisor.guard.server`). Their step starts after the prolog of every
+node, so it is a barrier. `text` writes the question, `answer` answers it on a node, `answers` reads all answers.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import prechecks
+from hostfiles import HostfileError, nodelist, npu
+from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT
+from slurm_plugin.records import node_directory
+from slurm_plugin.supervisor.decide import Condition, Health
+
+# srun keeps lines of different nodes whole only up to MAX_MSG_LEN, 1024 bytes (slurmd/slurmstepd/io.c).
+CHUNK = 600
+LINE = "slurm_plugin-answer"
+ANSWER_S = 15.0  # time for the start of the step, added to the deadline of the checks
+DEVICES_S = 160.0  # hccn_tool may take 10 s for each of 16 devices
+DEVICES = "devices"  # the key that an answer has in addition to the keys of a report
+_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+_RANK = {SKIPPED: 0, OK: 1, TIMEOUT: 2, ERROR: 2, FAILED: 3}
+_UNKNOWN = (TIMEOUT, ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The question to every node."""
+
+    hook: str  # barrier: before a launch; recheck: after a failure
+    job_id: int
+    directory: str  # the run's directory on each node (node_directory.joined_names)
+    run_directory: str
+    hosts: str  # the job's node list
+    infiniband: bool
+    check: bool  # whether this job requested checks
+    settings: Mapping[str, Any]  # the site's thresholds
+    task_script: str | None = None  # the script that TaskProlog sources
+    devices: bool = False  # whether the rank table needs the node's Ascend devices
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The report of each node; None for a node without a readable answer in time."""
+
+    reports: Mapping[str, prechecks.Report | None]
+    complaint: str  # the error output of srun
+    devices: tuple[str, ...] = ()  # the nodes' lines about their Ascend devices, in the order of the reports
+
+    @property
+    def none(self) -> bool:
+        """Whether no node answered. If so, the step is broken, not the nodes."""
+        return not any(self.reports.values())
+
+
+def deadline_s(request: Request) -> float:
+    """Return the seconds that the nodes may take, including the start of their step."""
+    return float(request.settings["deadline_s"]) + ANSWER_S + (DEVICES_S if request.devices else 0.0)
+
+
+def text(request: Request) -> str:
+    """Write the request as one line."""
+    return json.dumps(asdict(request))
+
+
+def answers(hosts: Sequence[str], said: Mapping[str, str], complaint: str) -> Answers:
+    """Read the nodes' answers. `said`: the complete text of each node that answered."""
+    reports: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
+    devices: dict[str, str] = {}
+    for node, words in said.items():
+        with suppress(prechecks.PrecheckError):
+            report = prechecks.Report.from_json(words)
+            if report.node == node and node in reports:
+                reports[node] = report
+                devices[node] = str(json.loads(words).get(DEVICES, ""))
+    lines = tuple(devices[node] for node in reports if devices.get(node))
+    return Answers(reports, complaint, lines)
+
+
+def answer_lines(number: int, node: str, words: str) -> list[str]:
+    """Split an answer into ASCII lines that srun keeps whole."""
+    parts = [words[start : start + CHUNK] for start in range(0, len(words), CHUNK)]
+    return [f"{LINE} {number} {node} {index} {len(parts)} {part}" for index, part in enumerate(parts, 1)]
+
+
+def parse_line(line: str) -> tuple[int, str, int, int, str] | None:
+    """Return number of the question, node, index of the part, number of parts, and text; None for another line."""
+    words = line.split(" ", 5)
+    if len(words) != 6 or words[0] != LINE or not all(map(_NUMBER.fullmatch, (words[1], words[3], words[4]))):
+        return None
+    return int(words[1]), words[2], int(words[3]), int(words[4]), words[5]
+
+
+def answer(request: Request, number: int) -> None:
+    """Run the checks if they are requested, and print this node's answer."""
+    node = os.environ["SLURMD_NODENAME"]
+    verdicts = _verdicts(request, node) if request.check else ()
+    script, devices = request.task_script, ""
+    if request.devices:
+        from slurm_plugin.supervisor import network  # noqa: PLC0415 - only mode ascend needs it
+
+        try:
+            devices = network.device_line(node, os.environ, alone=nodelist.expand(request.hosts) == [node])
+            script = f"{script or ''}echo export {npu.VISIBLE}={npu.visible(devices)}\n"
+        except HostfileError as error:
+            verdicts = (*verdicts, prechecks.Verdict("npu-devices", FAILED, JOB_PROBLEM, str(error)))
+    if script is not None:
+        verdicts = (*verdicts, *_write_task_file(request, script))
+    report = json.loads(prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts).to_json())
+    for line in answer_lines(number, node, json.dumps({**report, DEVICES: devices})):
+        print(f"{line}\n", end="", flush=True)  # a single write, even with PYTHONUNBUFFERED
+
+
+def _verdicts(request: Request, node: str) -> tuple[prechecks.Verdict, ...]:
+    """Return the verdicts in the report of root's prolog. If there is none, or at a recheck, run all checks here.
+
+    `ulimit` depends on the user, so this process always measures it.
+    """
+    gpus = os.environ.get("SLURM_STEP_GPUS") or os.environ.get("SLURM_JOB_GPUS", "")
+    context = prechecks.Context(
+        hook=request.hook,
+        node=node,
+        hosts=tuple(nodelist.expand(request.hosts)),
+        gpus=tuple(int(gpu) for gpu in gpus.split(",") if gpu.isdigit()),
+        infiniband=request.infiniband,
+    )
+    published = _published(request) if request.hook == "barrier" else None
+    if published is None:
+        return prechecks.run(context, request.settings)
+    own = prechecks.run(context, request.settings, items=("ulimit",))
+    return merged(published.items, own)
+
+
+def merged(first: Sequence[prechecks.Verdict], second: Sequence[prechecks.Verdict]) -> tuple[prechecks.Verdict, ...]:
+    """Merge two rounds of verdicts. For an item in both, keep the worse verdict."""
+    worst = {verdict.item: verdict for verdict in first}
+    for verdict in second:
+        known = worst.get(verdict.item)
+        if known is None or _RANK[verdict.verdict] > _RANK[known.verdict]:
+            worst[verdict.item] = verdict
+    return tuple(worst.values())
+
+
+def _published(request: Request) -> prechecks.Report | None:
+    """Return the report of root's prolog for this run; None if root wrote none."""
+    for directory in request.directory.split(node_directory.SEPARATOR):
+        path = f"{request.run_directory}/jobs/{directory}/{node_directory.REPORT}"
+        try:
+            with open(path, encoding="utf-8") as file:  # noqa: PTH123
+                if os.fstat(file.fileno()).st_uid != 0:
+                    return None
+                return prechecks.Report.from_json(file.read())
+        except (OSError, prechecks.PrecheckError):
+            continue
+    return None
+
+
+def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, ...]:
+    """Write the file for TaskProlog on this node. Return a verdict only if that fails."""
+    try:
+        node_directory.write_user_file(
+            node_directory.user_folder(request.run_directory, request.directory), node_directory.TASK_FILE, script
+        )
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}; is the site's Prolog installed on this node?"
+        return (prechecks.Verdict("task-prolog", FAILED, JOB_PROBLEM, what),)
+    return ()
+
+
+def conditions(found: Answers) -> dict[str, Health]:
+    """Return the health of every node. If no node answered, all are `unknown`."""
+    silent = Health("unknown") if found.none else Health("unreachable", "did not answer")
+    return {name: health(report) if report else silent for name, report in found.reports.items()}
+
+
+def health(report: prechecks.Report) -> Health:
+    """Return a node's health from its report."""
+    failed = [verdict for verdict in report.items if verdict.failed]
+    if failed:
+        condition: Condition = "node_problem" if prechecks.node_problems(failed) else "job_problem"
+        return Health(condition, "; ".join(f"{verdict.keyword}: {verdict.message}" for verdict in failed))
+    return Health("unknown" if any(verdict.verdict in _UNKNOWN for verdict in report.items) else "ok")

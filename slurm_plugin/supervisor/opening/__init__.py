@@ -1,0 +1,1 @@
+"""Open a shell, Jupyter, TensorBoard or an editor on a worker of a job."""

@@ -1,0 +1,175 @@
+"""`job open`: run Jupyter or TensorBoard on a worker of a job, on a UNIX socket that only the job's user can reach.
+
+`slurm-plugin open` starts this command in a separate step, which overlaps with all others. It prints one line when the
+program answers, and ends with the program. A second call finds the first by its lock and prints the same line.
+"""
+
+import argparse
+import fcntl
+import os
+import secrets
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+from prechecks import files
+from slurm_plugin.errors import MissingError, SlurmPluginError, printable
+from slurm_plugin.records import launch_record, node_directory, opened
+from slurm_plugin.records.opened import Opened
+from slurm_plugin.supervisor import enter
+from slurm_plugin.supervisor.opening import programs, ssh
+
+START_S: Final = 180.0  # Jupyter reads thousands of files, perhaps from a busy file server
+POLL_S: Final = 0.1
+MOST_LINES: Final = 20  # of the program's output, in the message of a failure
+_BIND: Final = "APPTAINER_BIND"  # more mounts of apptainer, separated by commas
+
+
+class NotOpenedError(SlurmPluginError):
+    """The program cannot be opened, or has ended (exit 1)."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Start a program, print its answer and wait for its end. If it runs already, print its answer and return."""
+    launch = launch_record.read(Path(options.directory))
+    worker = enter.existing_worker(launch, options.worker)
+    if launch.step:
+        raise NotOpenedError(
+            f"job {launch.job} runs in a container of pyxis, in which nothing more can be started on a socket\n"
+            f"  a shell in such a container: slurm-plugin open {launch.job} shell"
+        )
+    folder = node_directory.user_folder(launch.run_directory, launch.node_directory)
+    os.umask(0o077)
+    answer = f"{folder}/{options.what}.json"
+    lock = os.open(f"{folder}/{options.what}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if not _locked(lock):
+        return _print(_of_another(answer, tuple(options.shows), lambda: _locked(lock)))
+    with suppress(FileNotFoundError):
+        Path(answer).unlink()
+    environ = enter.worker_environment(launch, worker)
+    made = programs.program(
+        options.what, folder, launch.cwd, options.shows, secrets.token_hex(16), root=os.geteuid() == 0
+    )
+    _write(folder, made)
+    environ |= made.variables
+    if launch.inside:
+        environ[_BIND] = ",".join(filter(None, (environ.get(_BIND, ""), folder)))
+    found = Opened(
+        options.what,
+        launch.nodes[worker],
+        programs.socket_path(folder, options.what),
+        made.address,
+        f"{launch.job}.{os.environ.get('SLURM_STEP_ID', '')}",
+        tuple(options.shows),
+        ssh=bool(ssh.server(launch.environ)),
+    )
+    if not os.path.isdir(launch.cwd):  # noqa: PTH112
+        raise NotOpenedError(f"{launch.cwd}: found no such directory on {found.node}")
+    process = _start([*launch.inside, *made.words], environ, launch.cwd, found)
+    return _serve(process, found, answer, made.missing)
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _of_another(answer: str, shows: tuple[str, ...], ended: Callable[[], bool]) -> Opened:
+    """Return the answer of the process that has the lock, once it is there. Raise NotOpenedError without one."""
+    end = time.monotonic() + START_S
+    while not (found := opened.read(answer)):
+        if ended() or time.monotonic() > end:
+            raise NotOpenedError("another call has just tried to open it, without success\n  try it again")
+        time.sleep(POLL_S)
+    if shows != found.shows:
+        known = printable(", ".join(found.shows))
+        raise NotOpenedError(
+            f"{found.program} is open already, and shows {known}\n  end it first: scancel {found.step}"
+        )
+    return found
+
+
+def _write(folder: str, made: programs.Program) -> None:
+    """Write the program's files and links into the user's folder. Raise OSError."""
+    for name, text in made.files.items():
+        files.replace(f"{folder}/{name}", text, mode=0o600)
+    links = Path(folder, programs.LINKS)
+    links.mkdir(exist_ok=True)
+    for old in links.iterdir():
+        old.unlink()
+    for name, target in made.links.items():
+        (links / name).symlink_to(target)
+    Path(folder, programs.RUNTIME).mkdir(exist_ok=True)
+
+
+def _start(words: list[str], environ: Mapping[str, str], cwd: str, found: Opened) -> "subprocess.Popen[bytes]":
+    with suppress(FileNotFoundError):
+        Path(found.socket).unlink()
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    try:
+        return subprocess.Popen(words, env=environ, cwd=cwd, stdin=null, stdout=pipe, stderr=subprocess.STDOUT)
+    except OSError as error:
+        raise MissingError(f"{words[0]}: {error.strerror} on {found.node}") from error
+
+
+def _serve(process: "subprocess.Popen[bytes]", found: Opened, answer: str, missing: str) -> int:
+    """Wait for the program's end. Raise NotOpenedError or MissingError if it does not answer."""
+    last = deque[str](maxlen=MOST_LINES)
+    assert process.stdout  # noqa: S101 - it is a pipe
+    reader = threading.Thread(target=_read, args=(process.stdout, last), daemon=True)
+    reader.start()
+    end = time.monotonic() + START_S
+    try:
+        while not _answers(found.socket):
+            if process.poll() is not None or time.monotonic() > end:
+                reader.join(1.0)
+                raise _failure(process.poll(), found, last, missing)
+            time.sleep(POLL_S)
+        Path(found.socket).chmod(0o600)
+        files.replace(answer, f"{found.line}\n", mode=0o600)
+        _print(found)
+        return process.wait()
+    finally:
+        process.kill()
+        for path in (answer, found.socket):
+            with suppress(OSError):
+                Path(path).unlink()
+
+
+def _print(found: Opened) -> int:
+    print(found.line, flush=True)
+    return 0
+
+
+def _read(pipe: IO[bytes], last: "deque[str]") -> None:
+    """Read all that the program prints, so that it never waits, and keep the last lines."""
+    for line in pipe:
+        last.append(printable(line.decode(errors="replace").rstrip()))
+
+
+def _answers(path: str) -> bool:
+    """Return whether a program accepts connections on a socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(POLL_S)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def _failure(code: int | None, found: Opened, last: "deque[str]", missing: str) -> SlurmPluginError:
+    said = "".join(f"\n  {line}" for line in last)
+    if code == programs.NOT_FOUND:
+        return MissingError(f"{found.program} cannot be started on {found.node}{said}\n  {missing}")
+    how = f"ended with exit code {code}" if code is not None else f"did not answer in {START_S:g} s"
+    return NotOpenedError(f"{found.program} {how} on {found.node}{said}")

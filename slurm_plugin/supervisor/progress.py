@@ -1,0 +1,116 @@
+"""The progress of a program: new checkpoints, and the size of its log.
+
+A checkpoint directory may be on a server that hangs. So a child process reads it, which this process can abandon.
+"""
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import NamedTuple
+
+from prechecks.child import Child
+
+DEADLINE_S = 5.0
+MOST_ENTRIES = 20_000  # read at most this many entries of a checkpoint directory
+DEEPEST = 4
+# Errors of file systems if the server does not answer: NFS with `soft`, a stale handle, Lustre's eviction, a dead FUSE.
+AWAY = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.ENOTCONN, errno.EHOSTDOWN})
+
+
+class Newest(NamedTuple):
+    """The time of the newest file that was found, and whether some places were not read."""
+
+    at: float = 0.0  # when the newest file was written, in seconds since the epoch; 0.0 without a file
+    away: frozenset[str] = frozenset()  # places whose server does not answer
+    slow: bool = False  # whether not everything could be read in time
+
+    @property
+    def whole(self) -> bool:
+        """Whether every server answered in time."""
+        return not (self.away or self.slow)
+
+
+def newest(path: str, deadline_s: float = DEADLINE_S) -> Newest:
+    """Return the newest file under `path`. If nothing was read within `deadline_s`, `path` is `away`."""
+    if not path:
+        return Newest()
+    try:
+        child = Child(lambda say: _walk(path, lambda found: say(json.dumps(found).encode() + b"\n")))
+    except OSError:
+        return Newest(slow=True)
+    child.collect(child.start + deadline_s)
+    *lines, _cut_off = child.output.split(b"\n")
+    if not lines:
+        return Newest(away=frozenset({path}))
+    found = [json.loads(line) for line in lines]
+    at = max((each for each in found if isinstance(each, float)), default=0.0)
+    return Newest(at, frozenset(each for each in found if isinstance(each, str)), slow=None not in found)
+
+
+def newest_of(paths: Iterable[str]) -> Newest:
+    """Return the newest file under any of these paths, and all places whose server does not answer."""
+    found = [newest(path) for path in paths]
+    away = frozenset(place for each in found for place in each.away)
+    return Newest(max((each.at for each in found), default=0.0), away, any(each.slow for each in found))
+
+
+def made(before: Newest, after: Newest) -> bool | None:
+    """Return whether there is a new checkpoint, from the newest files before and after; None if unknown.
+
+    A file newer than all earlier files is a new checkpoint, unless the first read may have missed it.
+    """
+    if after.at > before.at:
+        return True if not before.slow and before.away <= after.away else None
+    return False if after.whole else None
+
+
+def _walk(path: str, say: Callable[[float | str | None], None]) -> bytes:
+    """Report the time of each file newer than all before, each place whose server does not answer, and None at the end.
+
+    Ignore the times of directories: they also change when a temporary file is removed.
+    """
+
+    @contextmanager
+    def skip_unreadable(place: str) -> Iterator[None]:
+        """Ignore missing and unreadable entries, and report a place whose server does not answer."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in AWAY:
+                say(place)
+
+    latest, seen, waiting = 0.0, 0, [(path, 0)]
+    with skip_unreadable(path):
+        found = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISDIR(found.st_mode):
+            say(found.st_mtime)
+            waiting = []
+    say(latest)
+    while waiting and seen < MOST_ENTRIES:
+        directory, depth = waiting.pop()
+        with skip_unreadable(directory), os.scandir(directory) as entries:
+            for entry in islice(entries, MOST_ENTRIES - seen):
+                seen += 1
+                with skip_unreadable(entry.path):
+                    if entry.is_dir(follow_symlinks=False):
+                        if depth < DEEPEST:
+                            waiting.append((entry.path, depth + 1))
+                    elif (written_at := entry.stat(follow_symlinks=False).st_mtime) > latest:
+                        say(latest := written_at)
+    say(None)
+    return b""
+
+
+def written() -> tuple[int, ...]:
+    """Return the sizes of this process's stdout and stderr, which the program shares. Skip all but regular files."""
+    sizes = []
+    for fd in (1, 2):
+        with suppress(OSError):
+            found = os.fstat(fd)
+            if stat.S_ISREG(found.st_mode):
+                sizes.append(found.st_size)
+    return tuple(sizes)

@@ -1,0 +1,1 @@
+"""Copy data to the nodes before the program starts."""

@@ -1,0 +1,1 @@
+"""Pure functions from records and Slurm's answers to text for people."""

@@ -1,0 +1,59 @@
+"""Format text in columns and colours."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+CODES: Mapping[str, str] = {"bold": "1", "dim": "2", "red": "1;31", "green": "32", "yellow": "33"}
+LEAST_LAST = 22  # characters of the last column for which a narrow terminal gives up other columns
+GAP = 2
+CUT = "+"  # ends a text that is cut off, as in sacct
+
+
+def paint(text: str, colour: str, *, on: bool) -> str:
+    """Return the text in a colour of CODES; unchanged if `colour` is empty or `on` is false."""
+    return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if on and colour else text
+
+
+def columns(rows: Sequence[Sequence[str]], paints: Sequence[Sequence[str]] = (), *, on: bool = False) -> list[str]:
+    """Return rows of cells as lines. Each column but the last is as wide as its widest cell.
+
+    `paints`: the colour of each cell.
+    """
+    if not rows:
+        return []
+    *cells, last = zip(*rows, strict=True)  # by column: lists of thousands of rows take a third of the time
+    padded = [*([cell.ljust(width) for cell in column] for column in cells for width in [max(map(len, column))]), last]
+    if on and paints:
+        painted = zip(padded, zip(*paints, strict=True), strict=True)
+        padded = [[paint(*each, on=on) for each in zip(column, colours, strict=True)] for column, colours in painted]
+    return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
+
+
+def fitted(
+    rows: Sequence[Sequence[str]],
+    paints: Sequence[Sequence[str]],
+    *,
+    width: int = 0,
+    optional: Sequence[str] = (),
+    without: Collection[str] = (),
+    on: bool = False,
+) -> list[str]:
+    """Return a table, of which the first row is the head, that is at most `width` wide (0 for any).
+
+    Leave out the columns of `without`, then those of `optional`, in this order, until the last column has LEAST_LAST
+    characters, or what it needs. Then cut the last column.
+    """
+    dropped = set(without)
+    sizes = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    for name in ("", *optional):
+        dropped.add(name)
+        kept = [place for place, title in enumerate(rows[0]) if title not in dropped]
+        left = width - sum(sizes[place] + GAP for place in kept[:-1]) if width else sizes[kept[-1]]
+        if left >= min(LEAST_LAST, sizes[kept[-1]]):
+            break
+    cells = [[row[place] for place in kept[:-1]] + [cut(row[kept[-1]], max(left, 1))] for row in rows]
+    return columns(cells, [[row[place] for place in kept] for row in paints], on=on)
+
+
+def cut(text: str, most: int) -> str:
+    """Return at most `most` characters of a text, with CUT in place of the rest."""
+    return text if len(text) <= most else text[: most - 1] + CUT

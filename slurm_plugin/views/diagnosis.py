@@ -1,0 +1,96 @@
+"""A diagnosis, and signatures of failures, as text and as JSON. Pure."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from slurm_plugin.errors import printable
+from slurm_plugin.logs.diagnosis import Diagnosis
+from slurm_plugin.logs.form import form
+from slurm_plugin.logs.scan import Event
+from slurm_plugin.logs.signature import CLASSES, ROLES, Signature
+from slurm_plugin.records.diagnoses import WHOSE, culprit
+from slurm_plugin.views.columns import columns, paint
+
+LONGEST: Final = 200  # characters of a line of evidence
+
+
+def lines(found: Diagnosis, *, on: bool) -> list[str]:
+    """Return a diagnosis as lines, less than a screen. `on`: in colours."""
+    cause = found.cause
+    if cause.failure == "none":
+        return ["found no failure in these logs", *_notes(found)]
+    means = CLASSES[cause.failure].means
+    said = [
+        paint(f"likely cause: {means}", "bold", on=on) + f" ({cause.failure}, {cause.confidence}; {WHOSE[cause.whose]})"
+    ]
+    if who := culprit(form(found)):
+        said.append(f"  began with: {who}")
+    if found.place:
+        said.append(f"  at: {found.place.file}, line {found.place.line}, in {found.place.name}")
+    if found.step:
+        said.append(f"  its last step: {found.step[:LONGEST]}")
+    if cause.beside:
+        said.append(f"  {cause.beside}")
+    event = cause.event
+    if event is None:
+        return [*map(printable, said), *_notes(found)]
+    if event.signature.failure == cause.failure and event.signature.means not in ("", means):
+        said.append(f"  {event.signature.means}")
+    said.append(f"evidence: {where(event)}")
+    for distance, text in found.context:
+        number = f"{event.number + distance:6} " if event.number else ""
+        shown = printable(text[:LONGEST])
+        said.append(f"> {number}| {paint(shown, 'red', on=on)}" if distance == 0 else f"  {number}| {shown}")
+    said += [f"to do: {step}" for step in event.signature.fix]
+    for other in cause.others[:2]:
+        said.append(f"or: {CLASSES[other.signature.failure].means}: {where(other)}")
+    said.append(retry(event.signature))
+    return said + _notes(found)
+
+
+def retry(signature: Signature) -> str:
+    """Return whether a restart helps."""
+    return "another run may succeed" if signature.retry else "another run as it is fails again"
+
+
+def where(event: Event) -> str:
+    """Return the file and the line of an event; where the line's number is not known, its byte."""
+    return f"{event.source.name}, {f'line {event.number}' if event.number else f'near byte {event.offset}'}"
+
+
+def _notes(found: Diagnosis) -> list[str]:
+    notes = [f"not read: {printable(each)}" for each in found.unread[:3]]
+    return [*notes, *(["not all was read: there was no time"] if found.cut else [])]
+
+
+def explained(signature: Signature, file: str, *, on: bool) -> list[str]:
+    """Return all about one signature. `file`: where it is defined; `on`: in colours."""
+    each = signature
+    rows = [("role", f"{each.role}: {ROLES[each.role]}")]
+    if each.failure:
+        rows.append(("class", f"{each.failure}: {CLASSES[each.failure].means}"))
+        rows.append(("whose", WHOSE[each.whose]))
+    if each.role == "root":
+        rows.append(("confidence", "the line alone settles the class" if each.sure else "the line fits the class"))
+        rows.append(("retry", retry(each)))
+    rows += [("to do", step) for step in each.fix]
+    rows += [("example", each.example), ("pattern", each.pattern.text), ("source", each.source), ("file", file)]
+    title = f"{each.id}: {each.means}" if each.means else each.id
+    return [paint(printable(title), "bold", on=on), *columns([(f"  {name}", printable(text)) for name, text in rows])]
+
+
+def listed(signatures: Sequence[Signature], *, on: bool) -> list[str]:
+    """Return signatures as a table. `on`: in colours."""
+    rows = [(each.id, each.failure or "-", each.role, each.means or each.example) for each in signatures]
+    head = ("ID", "CLASS", "ROLE", "MEANS")
+    shown = [head, *(tuple(map(printable, row)) for row in rows)]
+    return columns(shown, [("bold",) * 4, *(("",) * 4 for _ in rows)], on=on)
+
+
+def signature_record(signature: Signature) -> dict[str, Any]:
+    """Return a signature as JSON has it."""
+    each = signature._asdict()
+    return {**each, "class": each.pop("failure"), "pattern": signature.pattern.text, "literals": None} | {
+        "fix": list(signature.fix),
+        "literals": list(signature.literals),
+    }

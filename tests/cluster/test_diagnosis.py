@@ -1,0 +1,74 @@
+"""A job that fails says why: in its log, in `why`, `history` and `diagnose`; and what that changes for its nodes."""
+
+import json
+from importlib.util import find_spec
+
+import pytest
+
+from slurm_plugin.sandbox import Sandbox
+from tests.cluster.jobs import reasons, submit, workdir
+from tests.cluster.programs import LIBUV, OTHER_ROOT, PYTHON
+
+pytestmark = pytest.mark.cluster
+# Four ranks of which one lacks a key in the fourth step; the others wait for it in an all-reduce.
+TRAIN = """import os
+import torch
+import torch.distributed as dist
+
+
+def step(number, batch):
+    total = torch.ones(1)
+    if dist.get_rank() == 2 and number == 3:
+        total += batch["tokens"]
+    dist.all_reduce(total)
+    print(f"step {number} loss {total.item()}", flush=True)
+
+
+dist.init_process_group("gloo")
+for number in range(10):
+    step(number, {})
+"""
+BROKEN_CARD = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
+
+@pytest.mark.skipif(not OTHER_ROOT and find_spec("torch") is None, reason="PyTorch is not installed here")
+def test_one_rank_of_four_raises(cluster: Sandbox) -> None:
+    """In under a screen: the rank, its node, the exception and the line of the program."""
+    directory = workdir(cluster, "key")
+    (directory / "train.py").write_text(TRAIN, encoding="utf-8")
+    fields = {"accelerators": {"gpu": 2}, "nodelist": "n[1-2]", "env": LIBUV, "retries": 2}
+    job = submit(cluster, "key", made=True, command=f"{PYTHON} train.py", **fields)
+    assert job.end() == "FAILED", job.log
+    last = "\n".join(job.log.splitlines()[-6:])
+    why = cluster.run(["slurm-plugin", "why", str(job.id)]).stdout
+    history = cluster.run(["slurm-plugin", "history", str(job.id)]).stdout
+    told = cluster.run(["slurm-plugin", "diagnose", str(job.id)]).stdout
+    for said in (last, why, history, told):
+        assert "rank 2 of 4 on n2" in said, said
+        assert "KeyError: 'tokens'" in said
+        assert "train.py, line 9, in step" in said
+        assert len(said.splitlines()) <= 25
+    assert "its nodes are fine" in last
+    assert len(job.attempts) == 1  # a fault of the program is no reason to run again
+    form = json.loads(cluster.run(["slurm-plugin", "history", "--json", str(job.id)]).stdout)
+    found = form["attempts"][0]["diagnosis"]
+    assert (found["class"], found["whose"], found["ranks"], found["nodes"]) == (
+        "user_code",
+        "user",
+        [2],
+        {"n2": "clear"},
+    )
+    assert json.loads(cluster.run(["slurm-plugin", "diagnose", "--json", str(job.id)]).stdout)["ranks"] == [2]
+
+
+def test_a_log_that_tells_of_a_broken_card(cluster: Sandbox) -> None:
+    """This job leaves its node out and runs again; the node is not drained, as a log is its user's word."""
+    fails = f"[ $SLURM_PLUGIN_ATTEMPT = 1 ] || {{ echo '{BROKEN_CARD}'; exit 1; }}"
+    (workdir(cluster, "card") / "card.sh").write_text(fails)
+    fields = {"nodes": 1, "launch": "task", "accelerators": {"gpu": 1}, "nodelist": None, "retries": 2}
+    job = submit(cluster, "card", made=True, command="bash card.sh", spares=1, **fields)
+    assert job.end() == "COMPLETED", job.log
+    first = job.attempts[0]
+    assert first["verdicts"] == {"n1": "gpu_hw: a fault of an accelerator or its driver, as the log says"}
+    assert first["action"] == "again"
+    assert reasons(cluster) == {}

@@ -1,0 +1,135 @@
+"""Jobs of `slurm-plugin sbatch` on a real Slurm: restarts for a script, and specs that are batch scripts."""
+
+import shlex
+
+import pytest
+
+from slurm_plugin.sandbox import Sandbox
+from tests.cluster.jobs import Job, workdir
+
+pytestmark = pytest.mark.cluster
+
+OURS = "/etc/slurm/slurm_plugin/bin/slurm-plugin"
+
+
+@pytest.fixture(scope="module")
+def link(sandbox: Sandbox) -> None:
+    """Make a link of alice's to our command, named sbatch."""
+    sandbox.run(["sh", "-c", f"mkdir -p bin && ln -sf {OURS} bin/sbatch"])
+
+
+def submitted(box: Sandbox, name: str, script: str, *words: str) -> Job:
+    """Submit a script of alice's through our sbatch, in a new directory."""
+    path = workdir(box, name)
+    (path / "job.sh").write_text(script)
+    line = shlex.join(["--parsable", "--output=job.out", "job.sh", *words])
+    said = box.run(["sh", "-c", f'cd {name}; PATH="$HOME/bin:$PATH"; sbatch {line}'])
+    return Job(box, int(said.stdout), path)
+
+
+def test_a_script_restarts_when_its_node_loses_a_gpu(cluster: Sandbox, link: None) -> None:
+    """On another node, with its arguments. It learns that it is a restart, and its log goes on."""
+    script = """#!/bin/bash
+#SBATCH --gres=gpu:4
+#PLUGIN retries=2 checkpoint=ck
+echo "$(hostname) runs $SLURM_PLUGIN_ATTEMPT of $2 $SLURM_PLUGIN_RESTART $SLURM_PLUGIN_CHECKPOINT ${0##*/}"
+while [ -c /dev/fakegpu3 ]; do
+  [ -e done.$SLURM_PLUGIN_ATTEMPT ] && exit 0
+  sleep 0.1
+done
+exit 5
+"""
+    job = submitted(cluster, "restarts", script, "a", "b c")
+    job.until(lambda: "runs 0 of b c 0 /home/alice/restarts/ck slurm_script.0" in job.log, "the first run")
+    (first,) = job.nodes
+    (job.directory / "done.1").touch()
+    cluster.break_node(first, "gpu-missing")
+    assert job.end() == "COMPLETED", job.log
+    assert "runs 1 of b c 1 /home/alice/restarts/ck slurm_script.1" in job.log
+    assert first not in job.nodes
+    assert (job.grant.granted, job.grant.requeues) == (2, 1)
+
+
+def test_a_spare_of_a_script(cluster: Sandbox, link: None) -> None:
+    """The job has one more node. The script's steps run on the requested number, and the spare replaces a bad node."""
+    script = """#!/bin/bash
+#SBATCH --nodes=2 --gres=gpu:4
+#PLUGIN retries=1 spares=1 mode=pytorch
+echo "world $WORLD_SIZE nodes $SLURM_JOB_NUM_NODES attempt $SLURM_PLUGIN_ATTEMPT"
+srun -lK --nodelist="$SLURM_JOB_NODELIST" bash -c 'echo rank on $(hostname); while [ -c /dev/fakegpu3 ]; do
+  [ -e done.$SLURM_PLUGIN_ATTEMPT ] && exit 0; sleep 0.1; done; exit 5'
+"""
+    job = submitted(cluster, "spare", script)
+    job.until(lambda: job.log.count("rank on ") == 2, "the ranks")
+    (job.directory / "done.1").touch()
+    cluster.break_node("n2", "gpu-missing")
+    assert job.end() == "COMPLETED", job.log
+    assert "world 2 nodes 2 attempt 0" in job.log
+    assert "world 2 nodes 2 attempt 1" in job.log
+    assert job.log.count("rank on n2") == 1
+    assert job.log.count("rank on n3") == 1
+
+
+def test_a_job_of_a_script_submits_another(cluster: Sandbox, link: None) -> None:
+    """From a node, with the same command. The new job has none of the first job's features."""
+    script = """#!/bin/bash
+#PLUGIN retries=1
+[ "$1" = inner ] && { echo "inner $SLURM_PLUGIN_ATTEMPT"; exit 0; }
+PATH=/home/alice/bin:$PATH sbatch -W --output=inner.out job.sh inner
+"""
+    job = submitted(cluster, "nested-in-script", script)
+    assert job.end() == "COMPLETED", job.log
+    assert "inner 0" in (job.directory / "inner.out").read_text()
+
+
+SPEC = """\
+name: spec
+mode: pytorch
+nodes: 2
+accelerators: {gpu: 4}
+cpus: 2
+memory: 64M
+partition: main
+time: 30m
+retries: 1
+env: {GREETING: "it's $HOME"}
+output: job.out
+command: bash -c 'echo "$GREETING rank $RANK of $WORLD_SIZE on $(hostname), $SLURM_PLUGIN_ATTEMPT"'
+"""
+
+
+def given_to_sbatch(box: Sandbox, name: str, *words: str) -> Job:
+    """Render the spec as a batch script, and submit it with the real sbatch."""
+    path = workdir(box, name)
+    (path / "job.yaml").write_text(SPEC)
+    # The first line would name the tests' environment, which has another path on the machines.
+    ours = "1s:^.*$:#!/sandbox/bin/slurm-plugin run:"
+    box.run(["sh", "-c", f"cd {name} && slurm-plugin render --batch job.yaml | sed '{ours}' > batch.yaml"])
+    said = box.run(["sh", "-c", f"cd {name} && sbatch --parsable {shlex.join(words)} batch.yaml"])
+    return Job(box, int(said.stdout), path)
+
+
+def test_a_spec_is_a_batch_script(cluster: Sandbox) -> None:
+    """Plain sbatch runs it as `submit` would: checked, with its restart granted, and two ranks."""
+    job = given_to_sbatch(cluster, "batch-spec")
+    assert job.end() == "COMPLETED", job.log
+    printed = sorted(line for line in job.log.splitlines() if not line.startswith("[slurm_plugin]"))
+    assert printed == [f"it's $HOME rank {rank} of 2 on n{rank + 1}, 0" for rank in (0, 1)]
+    assert "dns: ok on n[1-2]" in job.log
+    assert (job.grant.granted, job.attempts[0]["action"]) == (1, "finish")
+    assert job.show("j") == ["spec"]
+
+
+def test_a_spec_whose_allocation_is_another_ends(cluster: Sandbox) -> None:
+    """The log names both values before anything starts."""
+    words = ["--nodes=3", "--gres=gpu:2", "--time=20", "--comment=mine", "--no-requeue"]
+    job = given_to_sbatch(cluster, "batch-spec-wrong", *words)
+    assert (job.end(), job.exit_code) == ("FAILED", "2:0"), job.log
+    assert "4 keys contradict what Slurm gave this job; it ends here" in job.log
+    assert "`nodes: 2`, and Slurm gave 3: #SBATCH --nodes=2" in job.log
+    assert "`accelerators: {gpu: 4}`, and Slurm gave 2: #SBATCH --gres=gpu:4" in job.log
+    assert "`time: 30m`, and Slurm gave 00:20:00; the job runs all the same" in job.log  # the line asks for 30m
+    assert "`retries: 1`, and the job's comment asks for nothing" in job.log
+    assert "`retries: 1`, and Slurm may not requeue this job: #SBATCH --requeue" in job.log
+    assert "rank" not in job.log
+    assert not (job.directory / ".slurm_plugin").exists()

@@ -1,0 +1,148 @@
+"""`slurm-plugin diagnose JOB`: which logs are read, and what is known beside them."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_plugin.__main__ import main
+from slurm_plugin.cli.nodeside import job_lookup
+from slurm_plugin.records import job_directory, log_files
+from slurm_plugin.slurm import SlurmAwayError
+from tests.fakes import FakeSlurm, job, node
+
+AT, HOUR = datetime(2026, 3, 1, tzinfo=UTC), timedelta(hours=1)
+LOG = """\
+[slurm_plugin] attempt 0 of job 7 on n[1-2]
+RuntimeError: CUDA error: uncorrectable ECC error encountered
+[slurm_plugin] attempt 1 of job 7 on n[1-2]: restarted because x
+[rank2]: Traceback (most recent call last):
+[rank2]:   File "train.py", line 9, in step
+[rank2]: KeyError: 'tokens'
+"""
+LINE: dict[str, Any] = {
+    "restart": 0, "nodes": "n[1-2]", "slots": 2, "phase": "program", "code": 1, "verdicts": {}, "cause": "x",
+    "start": "2026-03-01T00:00:00+00:00", "end": "2026-03-01T01:00:00+00:00", "action": "fail", "progress": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSlurm:
+    """A door that knows job 7, which has made two attempts in the current directory."""
+    fake = FakeSlurm([job(state="FAILED", nodes="n[1-2]", restarts=0)])
+    fake.directories[7] = str(tmp_path)
+    monkeypatch.setattr(job_lookup, "connect", lambda **_: fake)
+    monkeypatch.chdir(tmp_path)
+    own = job_directory.directory(tmp_path, 7)
+    log_files.write_output(own, log_files.Output("train", str(tmp_path / "out"), "", "", "job"))
+    (tmp_path / "out").write_text(LOG)
+    job_directory.record(own, {**LINE, "n": 0, "action": "again"})
+    job_directory.record(own, {**LINE, "n": 1})
+    return fake
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    """What `diagnose --json` says."""
+    assert main(["diagnose", "--json", *words]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.usefixtures("slurm")
+def test_each_attempt_has_its_own_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last one by default; the number of ranks on each node says where rank 2 ran."""
+    last = told(capsys, "7")
+    assert (last["class"], last["ranks"], last["of"], last["nodes"]) == ("user_code", [2], 4, {"n2": "clear"})
+    assert (last["evidence"]["line"], last["place"]["line"]) == (6, 9)
+    first = told(capsys, "7", "--attempt", "0")
+    assert (first["class"], first["evidence"]["line"]) == ("gpu_hw", 2)
+
+
+@pytest.mark.usefixtures("slurm")
+def test_what_the_checks_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A lost node explains what the others complain of."""
+    (tmp_path / "out").write_text("[rank0]: RuntimeError: Connection reset by peer\n")
+    own = tmp_path / ".slurm_plugin/7"
+    (own / job_directory.ATTEMPTS).unlink()
+    job_directory.record(own, {**LINE, "n": 0, "verdicts": {"n2": "did not answer"}})
+    found = told(capsys, "7")
+    assert (found["class"], found["whose"], found["nodes"]) == ("node_down", "node", {"n2": "exclude"})
+
+
+def test_slurms_word(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job that completed has not failed, whatever its log says; one that ran out of time has no other cause."""
+    own = tmp_path / ".slurm_plugin/7"
+    (own / job_directory.ATTEMPTS).unlink()
+    job_directory.record(own, {**LINE, "n": 0, "code": 0, "action": "finish"})
+    slurm.known_jobs[7] = job(state="COMPLETED", nodes="n[1-2]", restarts=0)
+    assert told(capsys, "7", code=1)["class"] == "none"
+    (tmp_path / "out").write_text("step 1\n")
+    (own / job_directory.ATTEMPTS).unlink()
+    slurm.known_jobs[7] = job(state="TIMEOUT", nodes="n[1-2]", restarts=0)
+    assert told(capsys, "7")["class"] == "time_limit"
+
+
+def test_without_a_controller(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job's directory is enough."""
+
+    def away(_: object = None) -> None:
+        raise SlurmAwayError("no slurmctld")
+
+    for name in ("members", "config", "job"):
+        monkeypatch.setattr(slurm, name, away)
+    assert told(capsys, "7")["class"] == "user_code"
+    assert main(["diagnose", "8"]) == 2
+    assert "no slurmctld" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", [{"slots": "x"}, {"slots": [1]}, {"slots": 10**9}, {"code": "y"}, {"verdicts": 3}])
+@pytest.mark.usefixtures("slurm")
+def test_records_of_any_content(line: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job's user may write anything there: it is not used."""
+    job_directory.record(tmp_path / ".slurm_plugin/7", {**LINE, "n": 1, **line})
+    assert told(capsys, "7")["class"] == "user_code"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "wanted"),
+    [
+        # Slurm drained its node at that moment: the prolog.
+        ({"state": "FAILED", "nodes": "n2", "end_time": AT}, "Prolog error", (0, "launcher_config", {"n2": "exclude"})),
+        ({"state": "FAILED", "nodes": "n2", "end_time": AT}, "a fan", (2, "unknown", {})),
+        ({"state": "FAILED", "nodes": "n2", "end_time": AT + HOUR}, "Prolog error", (2, "unknown", {})),
+        ({"reason": "launch failed requeued held"}, "", (0, "launcher_config", {})),
+        ({"reason": "BeginTime", "submit_time": AT}, "Prolog error", (0, "launcher_config", {"n2": "exclude"})),
+        ({"state": "TIMEOUT", "nodes": "n2"}, "", (0, "time_limit", {})),
+        ({"state": "COMPLETED", "nodes": "n2"}, "", (1, "none", {})),
+    ],
+)
+def test_a_job_without_a_log(
+    fields: dict[str, Any],
+    reason: str,
+    wanted: tuple[int, str, dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Slurm's state and reason are all that is known; the cause is a node that it drained for a prolog just then."""
+    fake = FakeSlurm([job(**fields)], [node("n2", "IDLE", "DRAIN", reason=reason, reason_time=AT)])
+    fake.outputs[7] = str(tmp_path / "out")
+    monkeypatch.setattr(job_lookup, "connect", lambda **_: fake)
+    code, failure, nodes = wanted
+    found = told(capsys, "7", code=code)
+    assert (found["class"], found["nodes"]) == (failure, nodes)
+    if failure != "none":
+        assert fields.get("state", fields.get("reason", "")) in found["beside"]
+
+
+def test_a_job_that_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has no log yet; the message says for what it waits."""
+    fake = FakeSlurm([job(reason="Resources", restarts=0)])
+    fake.outputs[7] = str(tmp_path / "out")
+    monkeypatch.setattr(job_lookup, "connect", lambda **_: fake)
+    assert main(["diagnose", "7"]) == 1
+    assert "the job is PENDING (Resources)" in capsys.readouterr().err

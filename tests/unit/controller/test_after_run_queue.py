@@ -1,0 +1,88 @@
+"""After a run: the job's deadline and Nice, set with a restart by the plugin and restored with any other restart."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from slurm_plugin.controller.after_run import Amend, Count, Start, Step, Wait, step
+from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.records.grant import Grant, written
+from slurm_plugin.slurm import HELD_BY_LIMIT, Node, Queueing
+from tests import fakes
+from tests.unit.controller.requeued import COUNTED, ENDED_RUN, FINE, NODES, NOT_OURS, SETTLE_S, bare, given_job
+
+NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+WAITS = Policy(queue_timeout_s=1800, nice=1000)
+# A run after a restart by the plugin, which had set a deadline and a Nice. The next requeue is the second.
+AFTER_ONE = Grant(3, 1, ("n9",), "2026-02-01T10:30:00", "n9: x", 0, nice=(0, -1000))
+STALE = Queueing(3600, 0, datetime(2026, 2, 1, 10, 30, tzinfo=UTC), -1000)
+GONE = {"Deadline": "2099-12-31T00:00:00"}
+UNBOUND, UNPLACED = replace(AFTER_ONE, deadline=""), replace(AFTER_ONE, deadline="", nice=())
+MARKED = "[sp1;retries=3;run=1;x=0]"
+BOTH = Grant(3, 2, ("n9", "n2"), "2026-03-01T10:30:00", "n2: gpu-check: 3 of 4 GPUs", 1, nice=(0, -1000))
+BY_MARK = Grant(3, 2, ("n9", "n1"), "2026-03-01T10:30:00", "n1: failed this job's own check", 1, kept=("n1",), nice=())
+WAIT = {"Deadline": "2026-03-01T10:30:00", "TimeLimit": "60"}
+QUEUE: dict[str, tuple[dict[str, object], dict[str, Node], Step]] = {
+    "completing, a deadline of ours": ({"state": "COMPLETING"}, NODES, Amend(UNBOUND, GONE)),
+    "completing, its first run after ours": ({"state": "COMPLETING", "restarts": 1}, NODES, Wait()),
+    "held": ({"reason": "JobHeldAdmin"}, NODES, Amend(UNBOUND, GONE)),
+    "not ours": ({}, FINE, Amend(UNPLACED, GONE | {"Nice": "0"})),
+    "not ours, held by Slurm's limit: a Nice would let it go": ({"reason": HELD_BY_LIMIT}, FINE, Amend(UNBOUND, GONE)),
+    "not ours, and it runs again: nothing of it can be changed": ({"state": "RUNNING"}, FINE, NOT_OURS),
+    "ours by root's verdict": ({}, NODES, Count(BOTH, ("n2",), WAIT)),
+    "ours by a node's death": (
+        {},
+        {"n1": fakes.node("n1", "DOWN")},
+        Count(replace(BOTH, excluded=("n9", "n1"), last="n1: the node went down"), ("n1",), WAIT),
+    ),
+    "ours by the job's own word alone": ({"comment": MARKED}, FINE, Count(BY_MARK, ("n1",), {**WAIT, "Nice": "0"})),
+    "its own wait": (
+        {"comment": "[sp1;retries=3;q=60]"},
+        NODES,
+        Count(
+            replace(BOTH, deadline="2026-03-01T10:01:00"),
+            ("n2",),
+            {"Deadline": "2026-03-01T10:01:00", "TimeLimit": "60"},
+        ),
+    ),
+    "its own wait is without an end": (
+        {"comment": "[sp1;retries=3;q=0]"},
+        NODES,
+        Count(replace(BOTH, deadline=""), ("n2",), GONE),
+    ),
+    "runs again, unseen": (
+        {"state": "RUNNING"},
+        NODES,
+        Count(replace(AFTER_ONE, requeues=2, counted=1, excluded=("n9", "n2"), last=BOTH.last), ("n2",)),
+    ),
+}
+
+
+def test_its_place_in_the_queue() -> None:
+    """They are set with the plugin's restart and restored with any other. A user's report alone lowers no Nice."""
+    for what, (fields, nodes, expected) in QUEUE.items():
+        job = given_job(**{"grant": AFTER_ONE, "restarts": 2, **fields})  # type: ignore[arg-type]
+        again = {"settle_s": SETTLE_S, "policy": WAITS, "now": NOW}
+        found = step(ENDED_RUN, job, nodes, [], 0, queue=STALE, **again)  # type: ignore[arg-type]
+        assert bare(found) == expected, what
+        assert step(ENDED_RUN, job, nodes, [], 0, queue=None, **again) == Wait(), what  # type: ignore[arg-type]
+        if isinstance(found, Amend):  # once: the next check finds nothing to restore
+            job = job._replace(admin_comment=written("", found.grant))
+            after = step(ENDED_RUN, job, nodes, [], 0, queue=STALE, **again)  # type: ignore[arg-type]
+            assert not isinstance(after, Amend), what
+            assert isinstance(after, Count) == (what == "held"), what
+            assert not isinstance(after, Count) or not after.fields, what  # a Nice would release it
+
+
+def test_the_nice_comes_with_the_start() -> None:
+    """Not before: a new Nice would release a job that Slurm holds."""
+    job = given_job(grant=replace(COUNTED, nice=(0, -1000)))
+    assert step(ENDED_RUN, job, NODES, [], SETTLE_S, settle_s=SETTLE_S) == Start({"Nice": "-1000"})
+
+
+def test_an_elastic_job_waits_for_no_more_nodes_than_when_it_was_submitted() -> None:
+    """Slurm 22.05 keeps the tasks of the last allocation, so the number at submission is restored."""
+    elastic = replace(Grant(3), tasks=10)
+    for state, fields in [("PENDING", {"NumTasks": "10"}), ("RUNNING", {})]:
+        found = step(ENDED_RUN, given_job(state, grant=elastic), NODES, [], 0, settle_s=SETTLE_S)
+        assert isinstance(found, Count)
+        assert (found.fields, found.grant.tasks) == (fields, 10), state

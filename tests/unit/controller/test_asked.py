@@ -1,0 +1,93 @@
+"""What a job's owner asks of SlurmUser."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.controller import asked
+from slurm_plugin.records import grant
+from slurm_plugin.records.grant import Grant
+from slurm_plugin.slurm import Queueing, Request, priority
+from tests.fakes import FakeSlurm, job
+
+SITE = {"extend_time_s": 4 * 3600, "priorities": {"urgent": {"qos": "urgent", "per_user": 1}}}
+
+
+def door(*, limit_s: int = 7200, given: Grant | None = Grant(2), state: str = "RUNNING") -> FakeSlurm:  # noqa: B008
+    """Return a Slurm with job 7."""
+    comment = grant.written("theirs", given) if given else ""
+    found = FakeSlurm([job(state=state, admin_comment=comment)])
+    found.queues[7] = Queueing(time_limit_s=limit_s)
+    return found
+
+
+def test_a_longer_limit() -> None:
+    """The grant keeps the first limit, from which the site's allowance counts."""
+    slurm = door()
+    asked.serve("7 time 240", SITE, slurm)
+    (_, _, fields) = slurm.changes[0]
+    assert isinstance(fields, dict)
+    assert fields["TimeLimit"] == "240"
+    assert grant.parse(fields["AdminComment"]) == Grant(2, time=120)
+    assert fields["AdminComment"].startswith("theirs sp1:")
+    slurm.queues[7] = Queueing(time_limit_s=240 * 60)
+    asked.serve("7 time 360", SITE, slurm)
+    with pytest.raises(asked.RefusedError, match="began with 120 minutes and may have 360"):
+        asked.serve("7 time 361", SITE, slurm)
+
+
+@pytest.mark.parametrize(
+    ("slurm", "text"),
+    [
+        (door(given=None), "7 time 240"),
+        (door(state="PENDING"), "7 time 240"),
+        (door(), "7 time 100000"),
+        (door(), "7 time -1"),
+        (door(), "7 time 240; rm -rf /"),
+        (door(), "7 priority very-urgent"),
+        (door(), ""),
+    ],
+)
+def test_what_is_refused(slurm: FakeSlurm, text: str) -> None:
+    """A job without a grant, more than the site allows, and every other text."""
+    with pytest.raises(asked.RefusedError):
+        asked.serve(text, SITE, slurm)
+    assert slurm.changes == []
+
+
+def test_without_the_sites_allowance_nothing_is_raised() -> None:
+    """`extend_time` is 0 by default."""
+    with pytest.raises(asked.RefusedError):
+        asked.serve("7 time 240", {}, door())
+
+
+def test_one_request_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one waits, but not for ever: each waiting request is a process."""
+    monkeypatch.setattr(asked, "LOCK_S", 0.0)
+    first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
+    asked._wait_for(first)
+    with pytest.raises(asked.RefusedError, match="take too long"):
+        asked._wait_for(second)
+    os.close(first)
+    asked._wait_for(second)
+    os.close(second)
+
+
+def test_an_urgent_job() -> None:
+    """SlurmUser counts the user's jobs once more."""
+    slurm = door(state="PENDING")
+    slurm.requests[7] = Request("main", qos="normal")
+    slurm.known_jobs[8], slurm.requests[8] = job(8, state="RUNNING"), Request("main", qos="urgent")
+    with pytest.raises(priority.NotChangedError, match="user alice has 1 urgent job"):
+        asked.serve("7 priority urgent", SITE, slurm)
+    assert slurm.changes == []
+
+
+def test_an_owner_who_undoes_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The requests of others do not wait for it."""
+    monkeypatch.setattr(priority.time, "sleep", lambda _: pytest.fail("it waits"))
+    slurm = door(state="PENDING")
+    slurm.requests[7] = Request("main", qos="normal")  # a fake that changes nothing: as if it was undone
+    asked.serve("7 priority urgent", SITE, slurm)
+    assert slurm.changes == [("update_job", 7, {"QOS": "urgent"})]

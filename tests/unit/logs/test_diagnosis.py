@@ -1,0 +1,252 @@
+"""Whole logs: what is read of them, whose they are, and the line of the program."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.__main__ import main
+from slurm_plugin.logs import library
+from slurm_plugin.logs.diagnosis import Diagnosis, Place, of_files
+from slurm_plugin.logs.known import Known
+from slurm_plugin.views import diagnosis as view
+
+CLOSED = """\
+Traceback (most recent call last):
+  File "/home/ada/train.py", line 17, in <module>
+    dist.all_reduce(x)
+  File "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in all_reduce
+    work.wait()
+RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:59042.
+"""
+RAISED = """\
+step 3 loss 0.25
+Traceback (most recent call last):
+  File "/home/ada/train.py", line 10, in <module>
+    step(batch)
+  File "/home/ada/model.py", line 4, in step
+    return batch["tokens"]
+  File "/env/lib/python3.11/site-packages/torch/x.py", line 1, in get
+    raise KeyError(key)
+KeyError: 'tokens'
+"""
+SUMMARY = """\
+W1123 api.py:1028] Sending process 25398 closing signal SIGTERM
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+Failures:
+[1]:
+  host      : n1
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 25398)  (SIGTERM)
+Root Cause (first observed failure):
+[0]:
+  host      : n2
+  rank      : 2 (local_rank: 0)
+  exitcode  : {code} (pid: 25402)
+"""
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """What torchrun left of four ranks of which rank 2 raised."""
+    for rank in range(4):
+        place = tmp_path / f"logs/run/attempt_0/{rank}"
+        place.mkdir(parents=True)
+        (place / "stderr.log").write_text(RAISED if rank == 2 else CLOSED)
+        (place / "stdout.log").write_text("step 3 loss 0.25\n")
+    (tmp_path / "logs/agent.log").write_text(SUMMARY.format(code=1))
+    return tmp_path / "logs"
+
+
+def diagnosed(logs: Path, limit: int = sys.maxsize, known: Known | None = None) -> Diagnosis:
+    """The diagnosis of all files."""
+    return of_files(sorted(logs.rglob("*.log")), library.load(), limit=limit, known=known)
+
+
+def test_the_rank_that_raised(logs: Path) -> None:
+    """Its exception, its node by the launcher's summary, and the innermost line of the program itself."""
+    found = diagnosed(logs)
+    assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("user_code", (2,), ("n2",))
+    assert (found.place, found.ranks) == (Place("/home/ada/model.py", 4, "step"), 4)
+    assert found.cause.event is not None
+    assert found.cause.event.text == "KeyError: 'tokens'"
+    text = "\n".join(view.lines(found, on=False))
+    assert "began with: rank 2 of 4 on n2\n" in text
+    assert ">      9 | KeyError: 'tokens'" in text
+    assert len(text.splitlines()) < 20
+
+
+def test_a_rank_that_was_killed(logs: Path) -> None:
+    """Its log ends in silence: the others' complaints and the launcher's summary name it, and no reason is made up."""
+    (logs / "run/attempt_0/2/stderr.log").write_text("")
+    (logs / "agent.log").write_text(SUMMARY.format(code=-9))
+    found = diagnosed(logs)
+    assert (found.cause.failure, found.cause.ranks, found.cause.confidence) == ("unknown", (2,), "unknown")
+
+
+def test_files_of_two_nodes(tmp_path: Path) -> None:
+    """Directories name the nodes; an error file of a rank holds the traceback that its stderr lacks."""
+    for rank in range(4):
+        place = tmp_path / f"logs/node{rank // 2}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"rank{rank}.err").write_text("" if rank == 2 else CLOSED)
+        (place / f"rank{rank}.out").write_text("step 3\n")
+    error = {"message": {"message": "KeyError: 'tokens'", "extraInfo": {"py_callstack": RAISED, "timestamp": "1"}}}
+    (tmp_path / "logs/node1/rank2.error.json").write_text(json.dumps(error))
+    (tmp_path / "logs/node1/rank3.error.json").write_text("{")
+    found = of_files(sorted(each for each in tmp_path.rglob("*") if each.is_file()), library.load())
+    assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("user_code", (2,), ("node1",))
+    assert found.place == Place("/home/ada/model.py", 4, "step")
+
+
+def test_error_files_that_torchrun_wrote_for_a_job(tmp_path: Path) -> None:
+    """Their paths name the node and its first rank; that of torchrun itself is of no rank."""
+    error = {"message": {"message": "KeyError: 'tokens'", "extraInfo": {"py_callstack": RAISED, "timestamp": "1"}}}
+    place = tmp_path / ".slurm_plugin/7/errors/0/n2/first-4/none_x/attempt_0/1/error.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps(error))
+    found = of_files([place], library.load())
+    assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("user_code", (5,), ("n2",))
+    alone = tmp_path / ".slurm_plugin/7/errors/0/n2/error.json"
+    place.rename(alone)
+    found = of_files([alone], library.load())
+    assert (found.cause.failure, found.cause.ranks) == ("user_code", ())
+
+
+def test_a_large_log(tmp_path: Path) -> None:
+    """Its beginning and its end are read; line numbers of the end are not known, and the cause is found."""
+    (tmp_path / "a.log").write_text("fine\n" * 100_000 + RAISED + "fine\n" * 10)
+    found = diagnosed(tmp_path, limit=4000)
+    assert (found.cause.failure, found.place) == ("user_code", Place("/home/ada/model.py", 4, "step"))
+    assert found.cause.event is not None
+    assert (found.cause.event.number, found.cause.event.offset) == (
+        0,
+        500_000 + len(RAISED) - len("KeyError: 'tokens'\n"),
+    )
+    text = "\n".join(view.lines(found, on=False))
+    assert f"a.log, near byte {found.cause.event.offset}\n" in text
+    assert "> | KeyError: 'tokens'\n  | fine\n" in text
+    (tmp_path / "a.log").write_text(RAISED.replace("KeyError: 'tokens'", "MemoryError") + "fine\n" * 100_000)
+    assert "a.log, line 9\n" in "\n".join(view.lines(diagnosed(tmp_path, limit=4000), on=False))
+
+
+def test_an_exception_that_the_program_caught(tmp_path: Path) -> None:
+    """The program went on, and nothing else failed."""
+    (tmp_path / "a.log").write_text(RAISED + "step 4 loss 0.2\n" * 300)
+    assert diagnosed(tmp_path).cause.failure == "none"
+    (tmp_path / "a.log").write_text(
+        RAISED + "step 4 loss 0.2\n" * 300 + "srun: error: n1: task 0: Exited with exit code 1\n"
+    )
+    assert diagnosed(tmp_path).cause.failure == "user_code"
+
+
+def test_what_is_known_beside_the_log(logs: Path) -> None:
+    """It is part of the judgement: a rank that was killed, and Slurm saw why."""
+    (logs / "run/attempt_0/2/stderr.log").write_text("")
+    (logs / "agent.log").write_text(SUMMARY.format(code=-9))
+    found = diagnosed(logs, known=Known(oom=True, nodes={2: "n2"}))
+    assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("host_oom", (2,), ("n2",))
+    assert "  Slurm saw the out-of-memory killer" in view.lines(found, on=False)
+
+
+def test_the_command(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Directories and files; 0: a cause, 1: none, 2: the logs do not tell, or there are none."""
+    assert main(["diagnose", "--json", str(logs)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["class"], said["ranks"], said["nodes"]) == ("user_code", [2], {"n2": "clear"})
+    assert said["place"] == {"file": "/home/ada/model.py", "line": 4, "name": "step"}
+    assert main(["diagnose", str(logs / "run/attempt_0/2/stdout.log")]) == 1
+    assert capsys.readouterr().out == "found no failure in these logs\n"
+    (logs / "agent.log").write_text("bash: line 1:  77 Killed   python train.py\n")
+    assert main(["diagnose", str(logs / "agent.log")]) == 2
+    for wrong in (logs / "gone", logs / "empty"):
+        (logs / "empty").mkdir(exist_ok=True)
+        assert main(["diagnose", str(wrong)]) == 2
+        assert f"{wrong}: found no" in capsys.readouterr().err
+
+
+def test_stdin() -> None:
+    """As a file."""
+    argv = [sys.executable, "-m", "slurm_plugin", "diagnose", "-"]
+    said = subprocess.run(argv, input=RAISED, capture_output=True, text=True, check=True).stdout
+    assert "evidence: stdin, line 9\n" in said
+
+
+def test_signatures_of_the_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are added to ours, or take the place of one; a mistake names the file."""
+    monkeypatch.setattr(library, "THE_SITES", tmp_path)
+    (tmp_path / "a.yaml").write_text(
+        "- {id: license, role: root, class: external_service, pattern: no license left, example: no license left,"
+        " source: x}\n"
+    )
+    (tmp_path / "log").write_text("no license left\n")
+    assert main(["diagnose", str(tmp_path / "log")]) == 0
+    assert "external_service" in capsys.readouterr().out
+    (tmp_path / "b.yaml").write_text("- {id: license, role: oops, pattern: x, example: x, source: x}\n")
+    assert main(["diagnose", str(tmp_path / "log")]) == 2
+    assert f"{tmp_path}/b.yaml: license: role: found 'oops'" in capsys.readouterr().err
+    shutil.rmtree(tmp_path)
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+
+
+@pytest.mark.parametrize("becomes", ["longer", "empty", "gone"])
+def test_a_log_that_changes_meanwhile(tmp_path: Path, becomes: str) -> None:
+    """What it gains is left out, what it loses is not there; the reading ends."""
+    log = tmp_path / "a.log"
+    log.write_text(OOM + "fine\n" * 500_000)
+
+    def changed(_: int) -> None:
+        if becomes == "gone":
+            log.unlink(missing_ok=True)
+        else:
+            with log.open("a") as file:
+                file.truncate(0) if becomes == "empty" else file.write("srun: error: Node failure on n1\n" * 9999)
+
+    found = of_files([log], library.load(), told=changed)
+    assert found.cause.failure == "gpu_oom"
+
+
+def test_no_regular_files(tmp_path: Path) -> None:
+    """They are not opened for long, and said."""
+    os.mkfifo(tmp_path / "a.log")
+    (tmp_path / "b.log").mkdir()
+    (tmp_path / "c.log").write_text(RAISED)
+    found = of_files([tmp_path / name for name in ("a.log", "b.log", "c.log", "d.log")], library.load())
+    assert found.cause.failure == "user_code"
+    assert [each.rpartition(": ")[2] for each in found.unread] == [
+        "is not a regular file",
+        "is not a regular file",
+        "No such file or directory",
+    ]
+
+
+def test_the_only_node_that_a_log_names_need_not_be_the_one(tmp_path: Path) -> None:
+    """The tasks of the other node were ended for the lost one."""
+    (tmp_path / "log").write_text("srun: error: n1: task 0: Killed\nsrun: error: Node failure on n2\n")
+    assert of_files([tmp_path / "log"], library.load()).cause.nodes == ("n2",)
+    (tmp_path / "log").write_text("RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
+    known = Known(nodes={0: "n1", 1: "n1"})
+    assert of_files([tmp_path / "log"], library.load(), known=known).cause.nodes == ("n1",)
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "failure"),
+    [
+        ("slurm task_prolog did not exit normally. reason: ", 1, "unknown"),  # SIGKILL, with its step
+        ("slurm task_prolog did not exit normally. reason: Run command failed", 1, "launcher_config"),
+        ("anything else", 3, "launcher_config"),
+    ],
+)
+def test_a_task_prolog(tmp_path: Path, before: str, status: int, failure: str) -> None:
+    """One that ended with its step is no cause: on a slow node the others may have failed by then."""
+    lines = f"slurmstepd-n3: error: {before}\nslurmstepd-n3: error: TaskProlog failed status={status}\n"
+    (tmp_path / "log").write_text(f"srun: error: n1: task 0: Exited with exit code 5\n{lines}")
+    assert of_files([tmp_path / "log"], library.load()).cause.failure == failure

@@ -1,0 +1,108 @@
+"""What Slurm and the checks know, put beside what the log says."""
+
+import pytest
+
+from slurm_plugin.logs.judge import Cause
+from slurm_plugin.logs.known import NO_ANSWER, Known, weighed
+from slurm_plugin.logs.scan import Event, Source
+from slurm_plugin.logs.signature import CLASSES, Pattern, Signature
+
+NODES = {0: "n1", 1: "n1", 2: "n2", 3: "n2"}
+GPU, DEAD, DISK = "gpu-check: 3 of 4 GPUs", NO_ANSWER, "disk-size.root: 99 % full"
+
+
+def of(failure: str, role: str = "root", *, sure: bool = False, said: str = "", rank: int | None = None) -> Cause:
+    """The cause that a log shows; `said`: the class of its line, where that is another one."""
+    kind = CLASSES[said or failure]
+    flags = {"sure": sure, "retry": False, "summary": False}
+    texts = {"means": "", "fix": (), "literals": (), "example": "", "source": ""}
+    signature = Signature(
+        id="x", role=role, failure=said or failure, pattern=Pattern("x"), whose=kind.whose, **flags, **texts
+    )  # type: ignore[arg-type]
+    event = Event(signature, Source("log"), 7, 70, rank, "", None, "x")
+    confidence = "sure" if sure else "likely" if role == "root" or said else "unknown"
+    ranks = () if rank is None else (rank,)
+    where = () if rank is None else (NODES[rank],)
+    return Cause(failure, CLASSES[failure].whose, confidence, event, ranks, where)
+
+
+NOTHING = Cause("none", "unknown", "sure")
+KILLED = of("unknown", "symptom", rank=2)
+SILENT = of("rank_hang", "symptom", said="symptom_only", rank=1)  # a rank that is not heard, while others complain
+HANGS = of("rank_hang", "symptom")  # a watchdog's own words
+RAISED = of("user_code", rank=2)
+
+
+@pytest.mark.parametrize(
+    ("cause", "known", "wanted", "where"),
+    [
+        # Nothing beside the log changes nothing.
+        (NOTHING, Known(), "none", ()),
+        (NOTHING, Known(code=0), "none", ()),
+        (RAISED, Known(code=1, ended={2: 1}), "user_code", ("n2",)),
+        # A failure that the log does not mention.
+        (NOTHING, Known(code=1), "unknown", ()),
+        (NOTHING, Known(code=139), "segfault", ()),
+        (NOTHING, Known(ended={0: 0, 2: -11}, nodes=NODES), "segfault", ("n2",)),
+        (NOTHING, Known(ended={0: -15, 1: -9}, nodes=NODES, code=137), "unknown", ("n1",)),
+        # The cgroup's out-of-memory kill.
+        (KILLED, Known(oom=True), "host_oom", ("n2",)),
+        (KILLED, Known(state="OUT_OF_MEMORY"), "host_oom", ("n2",)),
+        (NOTHING, Known(oom=True, code=137), "host_oom", ()),
+        (RAISED, Known(oom=True), "host_oom", ("n2",)),
+        (of("gpu_oom", sure=True), Known(oom=True), "gpu_oom", ()),
+        (of("cancelled", sure=True), Known(oom=True), "host_oom", ()),
+        # Slurm ended the job: a root before it is the cause, consequences are not.
+        (NOTHING, Known(state="TIMEOUT"), "time_limit", ()),
+        (KILLED, Known(state="TIMEOUT"), "time_limit", ()),
+        (SILENT, Known(state="TIMEOUT"), "time_limit", ()),
+        (HANGS._replace(confidence="likely"), Known(state="TIMEOUT"), "rank_hang", ()),
+        (RAISED, Known(state="TIMEOUT"), "user_code", ("n2",)),
+        (of("cancelled", sure=True), Known(state="PREEMPTED"), "preempted", ()),
+        (of("net_fabric", "symptom"), Known(state="CANCELLED"), "cancelled", ()),
+        (of("gpu_hw", sure=True), Known(state="NODE_FAIL"), "gpu_hw", ()),
+        (of("net_fabric"), Known(state="NODE_FAIL"), "node_down", ()),
+        (NOTHING, Known(state="DEADLINE"), "time_limit", ()),
+        (NOTHING, Known(state="CANCELLED by 1000"), "cancelled", ()),
+        (NOTHING, Known(state="FAILED", code=3), "unknown", ()),
+        # A fault of a node: the cause where the log shows only consequences.
+        (of("symptom_only", "symptom"), Known(faults={"n2": DEAD}), "node_down", ("n2",)),
+        (SILENT, Known(faults={"n2": DEAD}), "node_down", ("n2",)),
+        (HANGS, Known(faults={"n1": GPU}), "gpu_hw", ("n1",)),
+        (of("net_fabric"), Known(faults={"n2": DEAD}), "node_down", ("n2",)),
+        (of("net_fabric", sure=True), Known(faults={"n2": DEAD}), "net_fabric", ()),
+        (of("gpu_sw", rank=3), Known(faults={"n1": GPU, "n2": GPU}), "gpu_hw", ("n2", "n1")),
+        (of("gpu_hw", sure=True, rank=3), Known(faults={"n2": GPU}), "gpu_hw", ("n2",)),
+        (of("gpu_oom", sure=True), Known(faults={"n2": GPU}), "gpu_oom", ()),
+        (RAISED, Known(faults={"n2": DISK}), "user_code", ("n2",)),
+        (RAISED, Known(faults={"n1": GPU}), "user_code", ("n2",)),
+        (of("checkpoint"), Known(faults={"n2": DISK}), "disk_full", ("n2",)),
+        (KILLED, Known(faults={"n1": GPU, "n2": DEAD}), "node_down", ("n2",)),
+        (KILLED, Known(faults={"n2": "clock: 3 s off"}), "unknown", ("n2",)),
+        (NOTHING, Known(state="NODE_FAIL", faults={"n2": DEAD}), "node_down", ("n2",)),
+    ],
+)
+def test_the_cause(cause: Cause, known: Known, wanted: str, where: tuple[str, ...]) -> None:
+    """Its class, and the nodes that it names."""
+    found = weighed(cause, known, NODES)
+    assert (found.failure, found.nodes) == (wanted, where)
+
+
+def test_a_fault_of_a_node() -> None:
+    """It is the node's, with all of its ranks; what was found is the evidence, and the line is what else could be."""
+    found = weighed(of("gpu_sw", rank=3), Known(faults={"n2": GPU}), NODES)
+    assert (found.whose, found.verdict, found.confidence, found.ranks) == ("node", "exclude", "likely", (2, 3))
+    assert (found.event, found.others[0].signature.failure, found.beside) == (None, "gpu_sw", f"n2: {GPU}")
+
+
+def test_a_cause_that_is_confirmed() -> None:
+    """It keeps its line."""
+    killed = of("host_oom", rank=2)
+    found = weighed(killed, Known(oom=True), NODES)
+    assert found == killed._replace(confidence="sure", beside="Slurm saw the out-of-memory killer")
+
+
+def test_ranks_that_ended() -> None:
+    """They are said, with their codes."""
+    found = weighed(NOTHING, Known(ended={0: 0, 2: -9}), {})
+    assert (found.confidence, found.ranks, found.beside) == ("unknown", (2,), "rank 2 ended with -9")

@@ -1,0 +1,150 @@
+"""One node's answer: which report counts, the file for its tasks, and its devices."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from prechecks import Report
+from slurm_plugin.records import node_directory
+from slurm_plugin.records.node_directory import SPARE
+from slurm_plugin.supervisor import network
+from slurm_plugin.supervisor.guard.barrier import Request
+from tests.unit.supervisor.guard.answering import BAD_GPU, answered, publish, question, raw
+
+
+@pytest.fixture
+def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Request:
+    """Return a request to node n1, whose prolog has made the run's directory."""
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
+        monkeypatch.delenv(name, raising=False)
+    run_directory = str(tmp_path / "run")
+    node_directory.create(run_directory, "7.0.0", uid=os.getuid(), gid=os.getgid())
+    return question(run_directory=run_directory)
+
+
+def test_root_report_counts(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """Root's verdicts are used, except limits: these are the user's, and measured here."""
+    publish(request_, owner=0)
+    items = answered(replace(request_, infiniband=True), capsys).items
+    assert items[0] == BAD_GPU
+    assert [each.item for each in items] == ["gpu-check", "ulimit"]
+    assert items[1].verdict == "ok"
+
+
+def test_forged_report(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report that root did not write is ignored: all is measured here."""
+    publish(request_, owner=20001)
+    items = answered(request_, capsys).items
+    assert BAD_GPU not in items
+    assert len(items) > 2
+
+
+def test_recheck_measures_again(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """After a failure the prolog's report is old: all is measured again."""
+    publish(request_, owner=0)
+    items = answered(replace(request_, hook="recheck"), capsys).items
+    assert BAD_GPU not in items
+    assert len(items) > 2
+
+
+def test_job_without_checks(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job without requested checks gets none. Its answer still shows that the node is there."""
+    publish(request_, owner=0)
+    assert answered(replace(request_, check=False), capsys).items == ()
+
+
+def test_task_file(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """The TaskProlog's file is written whole, for its user alone. A second write replaces it."""
+    folder = Path(request_.run_directory, "jobs/7.0.0/user")
+    for script in ("first\n", "second\n"):
+        request = replace(request_, check=False, task_script=script)
+        assert answered(request, capsys).items == ()
+        assert [path.name for path in folder.iterdir()] == ["task.sh"]
+        assert (folder / "task.sh").read_text() == script
+        assert (folder / "task.sh").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def spare(request_: Request) -> Iterator[tuple[Request, Path]]:
+    """Return a request about a run without a directory, and the path that is used instead."""
+    directory = f"{os.getpid()}.0.98"
+    path = Path(f"{SPARE}{directory}")
+    try:
+        yield replace(request_, check=False, task_script="x\n", directory=directory), path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def test_task_file_without_a_prolog(spare: tuple[Request, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """If the run has no directory, the user makes one that no other user can enter."""
+    request, path = spare
+    assert answered(request, capsys).items == ()
+    assert (path / "task.sh").read_text() == "x\n"
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_task_file_in_a_place_that_stands_there(
+    spare: tuple[Request, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory that another user may have made is not used. The verdict says so, but does not make the node bad."""
+    request, path = spare
+    path.mkdir()
+    (found,) = answered(request, capsys).items
+    assert (found.item, found.verdict, found.problem) == ("task-prolog", "failed", "job_problem")
+    assert found.message.startswith(f"{path}: File exists; ")
+    assert not any(path.iterdir())
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the path of n1's hccn.conf, if any. Its address is known, it has the devices 2 and 3, and no hccn_tool."""
+    path = tmp_path / "hccn.conf"
+    monkeypatch.setattr(network.devices, "__kwdefaults__", network.devices.__kwdefaults__ | {"conf": path})
+    monkeypatch.setattr(network, "own_address", {"n1": "10.0.0.1"}.__getitem__)
+    monkeypatch.setenv("SLURM_JOB_GPUS", "2,3")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return path
+
+
+@pytest.mark.parametrize("script", ["echo export RANK_ID=0\n", "", None])
+def test_devices(request_: Request, conf: Path, capsys: pytest.CaptureFixture[str], script: str | None) -> None:
+    """The node's line, and the physical ids at the end of TaskProlog's file. If all is well there is no verdict."""
+    conf.write_text("address_2=10.1.0.2\naddress_3=10.1.0.3\n")
+    request = replace(request_, check=False, hosts="n[1-2]", devices=True, task_script=script)
+    fields = raw(request, capsys)
+    assert fields["devices"] == "n1 10.0.0.1 2=10.1.0.2 3=10.1.0.3"
+    assert Report.from_json(json.dumps(fields)).items == ()
+    task_file = Path(request.run_directory, "jobs/7.0.0/user/task.sh")
+    assert task_file.read_text() == f"{script or ''}echo export ASCEND_RT_VISIBLE_DEVICES=2,3\n"
+
+
+def test_devices_that_cannot_be_told(request_: Request, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A verdict with the reason, which does not make the node bad. The task's own lines are written."""
+    request = replace(request_, check=False, hosts="n[1-2]", devices=True, task_script="x\n")
+    fields = raw(request, capsys)
+    assert fields["devices"] == ""
+    (found,) = Report.from_json(json.dumps(fields)).items
+    assert (found.item, found.verdict, found.problem) == ("npu-devices", "failed", "job_problem")
+    assert found.message.startswith(f"device 2: {conf}: No such file or directory, and hccn_tool: ")
+    assert Path(request.run_directory, "jobs/7.0.0/user/task.sh").read_text() == "x\n"
+
+
+def test_devices_of_a_job_of_one_node(request_: Request, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its devices need no addresses."""
+    assert not conf.exists()
+    fields = raw(replace(request_, check=False, hosts="n1", devices=True), capsys)
+    assert fields["devices"] == "n1 10.0.0.1 2= 3="
+    assert fields["items"] == []
+
+
+def test_devices_are_read_only_on_request(request_: Request, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodes of other modes report none, and their tasks keep Slurm's variables."""
+    conf.write_text("no key\n")
+    fields = raw(replace(request_, check=False, task_script="x\n"), capsys)
+    assert (fields["devices"], fields["items"]) == ("", [])

@@ -1,0 +1,104 @@
+"""A job whose batch host is gone: the remaining guards requeue it when Slurm agrees."""
+
+import pytest
+
+from slurm_plugin.slurm import Job, Node, SlurmAwayError, SlurmError
+from slurm_plugin.supervisor.guard import server
+from slurm_plugin.supervisor.guard.server import FIRST_NODE_CHECK_S, WATCHERS_APART_S, requeue_orphan
+from tests import fake_slurm
+from tests.fake_slurm import FakeClock
+from tests.fakes import job, node
+
+RUNNING = job(7, state="RUNNING", nodes="n[1-3]", restarts=1, comment="[sp1;retries=3;ib=auto]")
+WITHOUT = RUNNING._replace(nodes="n[2-3]")
+
+
+class FakeSlurm(fake_slurm.FakeSlurm):
+    """Answers about the job in order, and only records changes."""
+
+    def __init__(self, *answers: Job | BaseException, first: Node | None = None) -> None:
+        super().__init__(*answers)
+        self.known_nodes = {"n1": first or node("n1", "ALLOCATED")}
+
+    def update_job(self, job_id: int, **fields: str) -> None:
+        self._change("update_job", job_id, fields)
+
+    def requeue(self, job_id: int) -> None:
+        self._change("requeue", job_id)
+
+
+def looked(door: FakeSlurm, index: int = 0) -> tuple[bool, list[float]]:
+    """Return whether the job was requeued, and the pauses before that."""
+    clock = FakeClock()
+    return requeue_orphan(7, 1, "n1", index, door, sleep=clock.sleep), clock.pauses
+
+
+def marked(mark: str) -> list[tuple[object, ...]]:
+    """Return the changes that requeue the job."""
+    return [("update_job", 7, {"Comment": f"[sp1;retries=3;ib=auto;run=1{mark}]"}), ("requeue", 7)]
+
+
+def test_the_first_node_was_taken_out() -> None:
+    """Slurm has noticed its death: the job has no script any more."""
+    door = FakeSlurm(WITHOUT)
+    assert looked(door) == (True, [0.0])
+    assert door.changes == marked("")
+
+
+def test_the_first_node_is_down() -> None:
+    """And still in the job: it is excluded."""
+    door = FakeSlurm(RUNNING, first=node("n1", "DOWN", "NOT_RESPONDING"))
+    assert looked(door)[0]
+    assert door.changes == marked(";x=0")
+
+
+def test_a_job_that_has_lost_all_its_nodes() -> None:
+    """Nothing of it is left to wait for."""
+    assert looked(FakeSlurm(RUNNING._replace(nodes="")))[0]
+
+
+def test_slurm_is_waited_for() -> None:
+    """While the node is in the job and up, our own node may be cut off. Watchers check one after the other."""
+    door = FakeSlurm(RUNNING, SlurmAwayError("away"), SlurmError("refused"), RUNNING, WITHOUT)
+    assert looked(door, index=2) == (True, [2 * WATCHERS_APART_S, *[FIRST_NODE_CHECK_S] * 4])
+    assert door.changes == marked("")
+
+
+def test_a_node_that_slurm_does_not_know() -> None:
+    """It is unknown, and nothing is done."""
+    door = FakeSlurm(RUNNING, job(7, state="COMPLETING"))
+    door.known_nodes = {}
+    assert looked(door) == (False, [0.0, FIRST_NODE_CHECK_S])
+    assert door.changes == []
+
+
+def test_nothing_is_left_to_do() -> None:
+    """Slurm, the supervisor or another watcher has ended this run."""
+    for found in [
+        job(7, state="COMPLETING"),
+        job(7, state="PENDING", restarts=2),
+        RUNNING._replace(restarts=2, nodes="n[2-4]"),
+    ]:
+        door = FakeSlurm(found)
+        assert looked(door) == (False, [0.0]), found
+        assert door.changes == [], found
+
+
+def test_a_requeue_that_is_refused() -> None:
+    """It is requested again."""
+    door = FakeSlurm(WITHOUT)
+    door.refusals["requeue", 7] = 1
+    assert looked(door) == (True, [0.0, FIRST_NODE_CHECK_S])
+
+
+def test_a_comment_without_a_token() -> None:
+    """A job without its script is requeued nevertheless: its down node proves the fault."""
+    door = FakeSlurm(WITHOUT._replace(comment="edited"))
+    assert looked(door) == (True, [0.0])
+    assert door.changes == [("requeue", 7)]
+
+
+def test_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A healthy supervisor goes on. The guard that lost it does not check forever."""
+    monkeypatch.setattr(server, "FIRST_NODE_CHECKS", 3)
+    assert looked(FakeSlurm(RUNNING)) == (False, [0.0, FIRST_NODE_CHECK_S, FIRST_NODE_CHECK_S, FIRST_NODE_CHECK_S])

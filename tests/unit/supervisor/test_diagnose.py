@@ -1,0 +1,123 @@
+"""What a diagnosis of the log changes: words, and which nodes this job gets again."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_plugin.records import diagnoses
+from slurm_plugin.supervisor.decide import Attempt, Health, Wish, decide
+from slurm_plugin.supervisor.diagnose import diagnose
+from tests.fake_slurm import FakeSlurm
+from tests.unit.supervisor.plans import plan
+from tests.unit.supervisor.supervised import JOB, RUNNING, attempted
+
+OK, BAD, UNKNOWN = Health("ok"), Health("node_problem", "gpu-check: failed: 3 of 4 GPUs"), Health("unknown")
+FAILS = """import sys
+def step(batch):
+    return batch["tokens"]
+print("step 3", flush=True)
+step({})
+"""
+LOST_GPU = {
+    "class": "gpu_hw", "says": "a fault of an accelerator or its driver", "means": "", "whose": "node",
+    "confidence": "sure", "ranks": [1], "of": 2, "nodes": {"n2": "exclude"}, "fix": [],
+}  # fmt: skip
+KEY_ERROR = {**LOST_GPU, "class": "user_code", "whose": "user", "nodes": {"n2": "clear"}}
+HANG = {**LOST_GPU, "class": "rank_hang", "whose": "unknown", "confidence": "likely", "nodes": {"n2": "check"}}
+
+
+class Reading:
+    """A diagnosis that is done."""
+
+    def __init__(self, form: Mapping[str, Any]) -> None:
+        self.form = {**form, "nodes": dict(form["nodes"])}
+
+    def diagnosis(self, _nodes: Mapping[str, Health]) -> dict[str, Any]:
+        """Return it."""
+        return self.form
+
+
+@pytest.mark.parametrize(
+    ("form", "seen", "verdict", "condition", "kind"),
+    [
+        (LOST_GPU, OK, "exclude", "job_problem", "again"),  # our checks may not see what the program saw
+        (LOST_GPU, BAD, "exclude", "node_problem", "again"),
+        ({**LOST_GPU, "confidence": "unknown"}, OK, "clear", "ok", "fail"),
+        (HANG, OK, "clear", "ok", "fail"),
+        (HANG, BAD, "exclude", "node_problem", "again"),
+        (HANG, UNKNOWN, "check", "unknown", "fail"),
+        (KEY_ERROR, OK, "clear", "ok", "fail"),  # a fault of the program is no reason to restart
+        ({**LOST_GPU, "whose": "network"}, OK, "clear", "ok", "fail"),
+    ],
+)
+def test_after_checks(form: Mapping[str, Any], seen: Health, verdict: str, condition: str, kind: str) -> None:
+    """With retries the nodes were checked anyway: the checks have the last word, but for evidence of the node."""
+    found, nodes = diagnose(Reading(form), {"n1": OK, "n2": seen}, checked=True, look=None)  # type: ignore[arg-type]
+    assert found is not None
+    assert (found["nodes"]["n2"], nodes["n2"].condition, nodes["n1"]) == (verdict, condition, OK)
+    assert decide(Attempt("program", 1, nodes), 2, Wish(1, 1)).kind == kind
+
+
+def test_without_retries_a_suspect_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, and only where the log names a node."""
+    looks: list[int] = []
+
+    def look() -> Mapping[str, Health]:
+        looks.append(1)
+        return {"n1": OK, "n2": BAD}
+
+    found, nodes = diagnose(Reading(HANG), {"n1": OK, "n2": OK}, checked=False, look=look)  # type: ignore[arg-type]
+    assert found is not None
+    assert (found["nodes"], nodes["n2"], looks) == ({"n2": "exclude"}, BAD, [1])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "[slurm_plugin] looking at n2, which the log names"
+    assert said[1].startswith("[slurm_plugin] likely cause: ")
+    diagnose(Reading(KEY_ERROR), {"n1": OK, "n2": OK}, checked=False, look=look)  # type: ignore[arg-type]
+    assert looks == [1]
+
+
+def test_nothing_is_known_of_nodes_that_nobody_looked_at() -> None:
+    """The verdict stays what the log says."""
+    found, nodes = diagnose(Reading(HANG), {"n1": OK, "n2": OK}, checked=False, look=None)  # type: ignore[arg-type]
+    assert found is not None
+    assert (found["nodes"], nodes) == ({"n2": "check"}, {"n1": OK, "n2": OK})
+
+
+def test_of_a_real_run(srun: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The log of the attempt itself is read, not what stood there before; the words follow, and diagnosis.json."""
+    (srun / "work/fails.py").write_text(FAILS)
+    log, own = srun / "job.out", os.dup(1)
+    log.write_text("RuntimeError: CUDA error: an illegal memory access was encountered\n")
+    with log.open("a") as file, capfd.disabled():
+        os.dup2(file.fileno(), 1)
+        error = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            found = attempted(srun, FakeSlurm(RUNNING), plan((sys.executable, "fails.py")))
+            sys.stdout.flush()
+        finally:
+            os.dup2(own, 1)
+            os.dup2(error, 2)
+    assert (found.kind, found.code) == ("fail", 1)
+    said = [
+        line for line in log.read_text().splitlines() if "likely cause" in line or line.startswith("[slurm_plugin]   ")
+    ]
+    assert said[0] == (
+        "[slurm_plugin] likely cause: the program raised an exception"
+        " (user_code, likely; the program's or its request's)"
+    )
+    assert said[1].endswith("fails.py, line 3, in step")
+    assert said[2].endswith("KeyError: 'tokens'")
+    form = diagnoses.read(srun / f"work/.slurm_plugin/{JOB}")[0]
+    assert (form["class"], form["place"]["line"], form["evidence"]["text"]) == ("user_code", 3, "KeyError: 'tokens'")
+
+
+def test_a_fault_that_the_checks_found_explains_the_failure() -> None:
+    """The log then keeps the job off no further node: a job that leaves out too many nodes never runs again."""
+    found, nodes = diagnose(Reading(LOST_GPU), {"n1": BAD, "n2": OK}, checked=True, look=None)  # type: ignore[arg-type]
+    assert found is not None
+    assert (found["nodes"], nodes) == ({"n2": "clear"}, {"n1": BAD, "n2": OK})

@@ -1,0 +1,62 @@
+"""The report of .ci/report on a run: failures first, each with a message that names the fault."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+REPORT = Path(__file__).parents[2] / ".ci/report"
+TESTS = """
+def test_passes():
+    pass
+
+def test_fails(record_property):
+    record_property("job log", "first\\nsecond\\nthird\\nthe job ran on n2")
+    state = "FAILED"
+    assert state == "COMPLETED"
+"""
+
+
+def report(directory: Path) -> tuple[int, list[str]]:
+    """Return its exit code and its lines."""
+    done = subprocess.run([sys.executable, REPORT, directory], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout.splitlines()
+
+
+def run_tests(directory: Path) -> None:
+    """Return the record of a real pytest run with a passing and a failing test."""
+    (directory / "test_of_ci.py").write_text(TESTS)
+    words = ["-q", "-p", "no:cacheprovider", "--rootdir=.", f"--junitxml={directory}/test.xml", "test_of_ci.py"]
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=directory, capture_output=True, check=False)
+    assert done.returncode == 1, done.stdout
+
+
+def test_a_failed_test(tmp_path: Path) -> None:
+    """The first lines: its name, its assertion, the end of its job's log. Then the stages and the slowest tests."""
+    run_tests(tmp_path)
+    (tmp_path / "stages").write_text("demo 0 60\ntest 1 90\n")
+    (tmp_path / "test.out").write_text("FAILED test_of_ci.py::test_fails\n")
+    code, lines = report(tmp_path)
+    assert code == 1
+    assert lines[0].startswith("FAILED test test_of_ci::test_fails: AssertionError: assert 'FAILED' == 'COMPLETED'")
+    assert lines[1:5] == ["    | first", "    | second", "    | third", "    | the job ran on n2"]
+    assert lines[6:10] == ["minutes  stage", "    1.0  demo", "    1.5  test: exit 1", "    2.5  in all"]
+    assert lines[-1] == "1 passed, 1 failed"
+    assert lines.index("==== test: exit 1 ====") == lines.index("FAILED test_of_ci.py::test_fails") - 1
+
+
+def test_a_stage_that_fails_without_a_test(tmp_path: Path) -> None:
+    """The end of its output."""
+    (tmp_path / "stages").write_text("packages 100 2\n")
+    (tmp_path / "packages.out").write_text("E: no such mirror\n")
+    code, lines = report(tmp_path)
+    assert code == 1
+    assert lines[:2] == ["FAILED stage packages: exit 100; its output ends with", "    | E: no such mirror"]
+
+
+def test_all_passed(tmp_path: Path) -> None:
+    """No line of a failure, and exit 0."""
+    (tmp_path / "stages").write_text("demo 0 60\n")
+    code, lines = report(tmp_path)
+    assert (code, lines[-1]) == (0, "0 passed, 0 failed")
+    assert not any(line.startswith("FAILED") for line in lines)
