@@ -42,8 +42,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Iterator[None]:
-    """Add the ends of the logs of a failed test's jobs to its report and its JUnit record."""
+    """Add a failure and the ends of the logs of the test's jobs to its JUnit record, also if a second try passes."""
     report: Any = yield
+    if report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        item.user_properties.append(("failed", crash.message if crash else str(report.longrepr)))
     if report.failed and (boxes := sandboxes(item)):
         from slurm_plugin.sandbox.pool import slurms_view
 

@@ -21,13 +21,18 @@ LOST_GPU = "slurm_plugin: gpu-check: 3 of 4 GPUs"
 @pytest.fixture
 def etc(cluster: Sandbox, tmp_path: Path) -> Iterator[Etc]:
     """Yield /etc/slurm of all machines. No node has state before and after the test."""
-    forget(cluster)
+    forget_everything(cluster)
     etc = Etc(cluster, tmp_path / "etc")
     yield etc
     etc.put_back()
+    forget_everything(cluster)
+
+
+def forget_everything(box: Sandbox) -> None:
+    """Remove the nodes' state, also what their Comment says of drains that other tests made."""
     for node in ("n2", "n3"):
-        cluster.run(["scontrol", "update", f"nodename={node}", "comment="], user="root")
-    forget(cluster)
+        box.run(["scontrol", "update", f"nodename={node}", "comment="], user="root")
+    forget(box)
 
 
 def boot(box: Sandbox, node: str) -> None:

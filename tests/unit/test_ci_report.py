@@ -1,13 +1,21 @@
 """The report of .ci/report on a run: failures first, each with a message that names the fault."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-REPORT = Path(__file__).parents[2] / ".ci/report"
+ROOT = Path(__file__).parents[2]
+REPORT = ROOT / ".ci/report"
 TESTS = """
 def test_passes():
     pass
+
+tries = []
+
+def test_passes_later():
+    tries.append(1)
+    assert len(tries) == 2
 
 def test_fails(record_property):
     record_property("job log", "first\\nsecond\\nthird\\nthe job ran on n2")
@@ -24,15 +32,20 @@ def report(directory: Path) -> tuple[int, list[str]]:
 
 
 def run_tests(directory: Path) -> None:
-    """Return the record of a real pytest run with a passing and a failing test."""
+    """Return the record of a real pytest run with a passing test, a failing one, and one that needs a second try."""
     (directory / "test_of_ci.py").write_text(TESTS)
-    words = ["-q", "-p", "no:cacheprovider", "--rootdir=.", f"--junitxml={directory}/test.xml", "test_of_ci.py"]
-    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=directory, capture_output=True, check=False)
+    (directory / "conftest.py").write_text("from tests.conftest import pytest_runtest_makereport")
+    words = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--import-mode=importlib"]
+    words += ["--reruns=1", f"--junitxml={directory}/test.xml", "test_of_ci.py"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=directory, capture_output=True, check=False, env=environ
+    )
     assert done.returncode == 1, done.stdout
 
 
 def test_a_failed_test(tmp_path: Path) -> None:
-    """The first lines: its name, its assertion, the end of its job's log. Then the stages and the slowest tests."""
+    """The first lines: its name, its assertion, the end of its job's log. At the end: second tries."""
     run_tests(tmp_path)
     (tmp_path / "stages").write_text("demo 0 60\ntest 1 90\n")
     (tmp_path / "test.out").write_text("FAILED test_of_ci.py::test_fails\n")
@@ -41,7 +54,11 @@ def test_a_failed_test(tmp_path: Path) -> None:
     assert lines[0].startswith("FAILED test test_of_ci::test_fails: AssertionError: assert 'FAILED' == 'COMPLETED'")
     assert lines[1:5] == ["    | first", "    | second", "    | third", "    | the job ran on n2"]
     assert lines[6:10] == ["minutes  stage", "    1.0  demo", "    1.5  test: exit 1", "    2.5  in all"]
-    assert lines[-1] == "1 passed, 1 failed"
+    assert lines[11:13] == [" passed   failed   second try   tests", "      2        1            1   test"]
+    assert lines[-2:] == [
+        "2 passed, 1 failed, 1 passed at a later try",
+        "RERUN test test_of_ci::test_passes_later: assert 1 == 2",
+    ]
     assert lines.index("==== test: exit 1 ====") == lines.index("FAILED test_of_ci.py::test_fails") - 1
 
 
@@ -58,5 +75,5 @@ def test_all_passed(tmp_path: Path) -> None:
     """No line of a failure, and exit 0."""
     (tmp_path / "stages").write_text("demo 0 60\n")
     code, lines = report(tmp_path)
-    assert (code, lines[-1]) == (0, "0 passed, 0 failed")
+    assert (code, lines[-1]) == (0, "0 passed, 0 failed, 0 passed at a later try")
     assert not any(line.startswith("FAILED") for line in lines)
