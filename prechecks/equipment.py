@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from prechecks.checks import nic
-from prechecks.measure import nvidia, slurmconf, system
+from prechecks.measure import gres, nvidia, slurmconf, system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,15 +43,17 @@ def apply(context: Context, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return made
 
 
-def count(node: str, gres: str, root: str = "") -> dict[str, Any]:
-    """Return the equipment of this node now. `gres` is the path of gres.conf, `root` a prefix of /sys and /proc.
+def count(node: str, gres_conf: str, root: str = "") -> dict[str, Any]:
+    """Return the equipment of this node now. `gres_conf` is a path, `root` a prefix of /sys and /proc.
 
     `gpus` is the number of GPUs in gres.conf, else of the driver; `missing` is how many of them have no device file.
     """
     try:
-        device, promised = _gres_gpus(node, gres)
+        files = gres.gpu_files(node, gres_conf)
     except ValueError:  # not in the form of gres.conf(5)
-        device, promised = "", 0
+        files = []
+    device = gres.numbered(files)
+    promised = len(files) if device else 0
     there = [name for name in system.entries(f"{root}{nvidia.DRIVER}") if nvidia.is_bus(name)]
     if not promised and there:
         device, promised = DEVICE, len(there)
@@ -99,44 +101,6 @@ def _routed_interfaces(routes: str, routes6: str) -> set[str]:
 
 def _is_up(flags: str) -> bool:
     return int(flags, 16) & (UP | REJECT) == UP
-
-
-def _gres_gpus(node: str, path: str) -> tuple[str, int]:
-    """Return the GPUs of this node in gres.conf(5): the pattern of their device files, and their number.
-
-    The number is 0 if gres.conf names no files, or if the files are not numbered from 0 with one pattern.
-    """
-    numbers: dict[str, set[int]] = {}
-    for values in _gpu_lines(node, path):
-        for item in slurmconf.items(values.get("file", "")):
-            head, bracket, rest = item.partition("[")
-            ranges = rest.partition("]")[0] if bracket else head[len(head.rstrip("0123456789")) :]
-            head = head if bracket else head.rstrip("0123456789")
-            if not ranges or (bracket and not item.endswith("]")):
-                return "", 0
-            numbers.setdefault(head, set()).update(slurmconf.numbers(ranges))
-    if len(numbers) != 1:
-        return "", 0
-    ((head, found),) = numbers.items()
-    return (f"{head}%d", len(found)) if found == set(range(len(found))) and "%" not in head else ("", 0)
-
-
-def _gpu_lines(node: str, path: str) -> list[dict[str, str]]:
-    """Return the lines of gres.conf about GPUs of this node; none if the file is missing."""
-    try:
-        lines = [_pairs(line) for line in slurmconf.lines(path)]
-    except OSError:
-        return []
-    return [
-        each
-        for each in lines
-        if each.get("name", "").lower() == "gpu"
-        and ("nodename" not in each or slurmconf.in_node_list(node, each["nodename"]))
-    ]
-
-
-def _pairs(line: str) -> dict[str, str]:
-    return {word.partition("=")[0].lower(): word.partition("=")[2] for word in line.split()}
 
 
 def _is_device(path: str) -> bool:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 
 from prechecks.check import COUNT, DEVICE, FLAG, PATH, Check, Setting, Settings
-from prechecks.measure import nvidia, system
+from prechecks.measure import gres, nvidia, system
 from prechecks.verdict import FAILED, OK, SKIPPED, Context, Finding
 
 TYPE_CHECKING = False
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     Found = TypeVar("Found")
 
 DEFAULT_DEVICE = "/dev/nvidia%d"
-PCI = "/sys/bus/pci/devices"  # Documentation/ABI/testing/sysfs-bus-pci
-NVIDIA, OTHERS = "0x10de", ("0x1002", "0x8086")  # AMD, Intel (pci-ids.ucw.cz)
-DISPLAY, ACCELERATOR = "0x03", "0x12"  # the first byte of a device's class
 FIELDS = ("pci.bus_id", "temperature.gpu")  # the temperature of a lost GPU is `[GPU is lost]` or similar
 LOST = ("Unknown Error", "GPU is lost", "GPU requires reset", "ERR!")
 NO_HANDLE = "Unable to determine the device handle"  # one line per GPU
@@ -69,9 +66,12 @@ class GpuCheck(Check):
     def look(self, context: Context, settings: Settings) -> Finding:
         """Fail if an expected GPU is missing or does not answer."""
         wanted = settings["gpu-check"]
-        present = devices(expected(context.gpus, wanted["count"]), wanted["device"])
-        if not any(present.values()) and not wanted["count"] and wanted["device"] == DEFAULT_DEVICE and of_others(PCI):
-            return Finding(SKIPPED, "no NVIDIA GPU, but others: set gpu-check.device")
+        present = devices(wanted["device"] % number for number in expected(context.gpus, wanted["count"]))
+        if not all(present.values()) and not wanted["count"] and wanted["device"] == DEFAULT_DEVICE:
+            named = named_files(context)
+            if not named and not os.access(nvidia.DRIVER, os.F_OK):
+                return Finding(SKIPPED, "no NVIDIA driver, and gres.conf names no device files: set gpu-check.device")
+            present = devices(named) if named else present
         found = judge(present)
         if found.verdict == FAILED or not program(settings):
             return found
@@ -103,14 +103,20 @@ def complaint(answer: nvidia.Answer) -> str:
     return next((line for line in answer.said if any(words in line for words in COMPLAINTS)), "")
 
 
-def of_others(root: str) -> bool:
-    """Return whether the PCI bus has GPUs or accelerators of other vendors, and none of NVIDIA. No driver is needed."""
-    found = set()
-    for name in system.entries(root):
-        vendor, kind = system.text(f"{root}/{name}/vendor"), (system.text(f"{root}/{name}/class") or "")[:4]
-        if kind == ACCELERATOR or (kind == DISPLAY and vendor in (NVIDIA, *OTHERS)):
-            found.add(vendor)
-    return bool(found) and NVIDIA not in found
+def named_files(context: Context) -> list[str]:
+    """Return the device files that gres.conf names for the job's GPUs.
+
+    These are all of the node if they are not numbered from 0, as those of MIG instances.
+    """
+    for path in gres.places():
+        try:
+            files = gres.gpu_files(context.node, path)
+        except ValueError:  # not in the form of gres.conf(5)
+            continue
+        if files:
+            pattern = gres.numbered(files)
+            return [pattern % number for number in sorted(context.gpus)] if pattern else files
+    return []
 
 
 def expected(gpus: Iterable[int], count: int | None) -> list[int]:
@@ -118,11 +124,10 @@ def expected(gpus: Iterable[int], count: int | None) -> list[int]:
     return sorted({*gpus, *range(count or 0)})
 
 
-def devices(numbers: Iterable[int], pattern: str) -> dict[str, bool]:
+def devices(paths: Iterable[str]) -> dict[str, bool]:
     """Return whether each GPU's file is a character device. A regular file with this name is not enough."""
     found: dict[str, bool] = {}
-    for number in numbers:
-        path = pattern % number
+    for path in paths:
         try:
             found[path] = stat.S_ISCHR(os.stat(path).st_mode)  # noqa: PTH116 - pathlib costs a prolog 4 ms
         except FileNotFoundError:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prechecks.measure import system
 
 DRIVER = "/proc/driver/nvidia/gpus"  # a directory for each GPU, by its bus id, with a file `information`
+MIG = "MIG-"  # how the UUID of a slice of a GPU begins
 NOT_SUPPORTED = ("[N/A]", "N/A", "[Not Supported]", "")
 
 
@@ -85,3 +86,25 @@ def by_minor(directory: str = "") -> dict[int, str]:
         if values.get("Device Minor", "").isdigit():
             found[int(values["Device Minor"])] = name.lower()
     return found
+
+
+def of_job(environ: Mapping[str, str], *names: str) -> tuple[int, ...]:
+    """Return the numbers of a job's GPUs, from the first of these variables that is set.
+
+    Return none for MIG instances: Slurm's numbers are then no GPU's.
+    """
+    gpus = next(filter(None, map(environ.get, names)), "")
+    return () if has_mig(environ) else tuple(int(gpu) for gpu in gpus.split(",") if gpu.isdigit())
+
+
+def has_mig(environ: Mapping[str, str]) -> bool:
+    """Return whether Slurm gave the job MIG instances."""
+    return MIG in environ.get("CUDA_VISIBLE_DEVICES", "")
+
+
+def all_minors() -> tuple[int, ...]:
+    """Return the numbers of all GPUs of the driver; none without it."""
+    try:
+        return tuple(sorted(by_minor()))
+    except OSError:
+        return ()

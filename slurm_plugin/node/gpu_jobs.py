@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from prechecks import boot_state, files
+from prechecks.measure import nvidia
 from slurm_plugin.node import child_work, cleanup
 from slurm_plugin.records import syslog
 
@@ -33,7 +34,6 @@ DCGM, JOBSTATS = "dcgm", "jobstats"
 JOBSTATS_DIRECTORY = "/run/gpustat"  # fixed in jobstats' exporter
 ROW, LOCK = "gpu_jobs", "gpu_jobs.lock"  # in the state directory
 LOCK_WAIT_S, MIG_S = 3.0, 2.0
-MIG = "MIG-"
 _LETTERS = frozenset("0123456789abcdefABCDEF-")
 _LONGEST = 64
 
@@ -44,7 +44,7 @@ def devices(environ: Mapping[str, str]) -> tuple[str, ...]:
     Slurm names MIG instances only in CUDA_VISIBLE_DEVICES; SLURM_JOB_GPUS then has numbers that are no GPU's.
     """
     visible, own = environ.get("CUDA_VISIBLE_DEVICES", ""), environ.get("SLURM_JOB_GPUS", "")
-    names = (visible if MIG in visible else own or visible).split(",")
+    names = (visible if nvidia.has_mig(environ) else own or visible).split(",")
     return tuple(dict.fromkeys(name for name in names if _is_number(name) or _is_instance(name)))
 
 
@@ -53,7 +53,7 @@ def _is_number(name: str) -> bool:
 
 
 def _is_instance(name: str) -> bool:
-    return name.startswith(MIG) and len(name) <= _LONGEST and _LETTERS.issuperset(name.removeprefix(MIG))
+    return name.startswith(nvidia.MIG) and len(name) <= _LONGEST and _LETTERS.issuperset(name.removeprefix(nvidia.MIG))
 
 
 def add(site: Mapping[str, Any], environ: Mapping[str, str]) -> None:

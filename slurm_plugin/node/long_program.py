@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm import Slurm
 
 LOCK = "program.lock"  # in the state directory; the program's process group, and its deadline in seconds
+BUSY_S = 5.0  # a periodic check holds the lock for a moment, another program longer
 LATE_S = 60.0  # after the deadline, until a program that cannot start or end counts as hung
 TAIL, PIPE = 2000, 65536  # bytes of output that are kept, and that a pipe holds
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
@@ -102,7 +103,7 @@ def _run(site: Mapping[str, Any], node: str, program: Program) -> None:
     row, key, argv, deadline_s = program
     try:
         directory = boot_state.open_directory(site["prechecks"]["state"], make=True)
-        lock = files.lock(directory, LOCK, 0)
+        lock = files.lock(directory, LOCK, BUSY_S)
     except OSError:  # another one runs
         return
     if result(site, row, key):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import prechecks
 from hostfiles import nodelist
 from prechecks import quickjson
+from prechecks.measure import nvidia
 from slurm_plugin.node import hook
 from slurm_plugin.records import node_directory, site_settings, syslog, token
 
@@ -94,13 +95,12 @@ def _check(site: Mapping[str, Any], environ: Mapping[str, str]) -> int:
 def _context(request: token.Token, site: Mapping[str, Any], environ: Mapping[str, str]) -> prechecks.Context:
     """Return the context of the checks. 22.05 sets SLURM_NODELIST, later releases SLURM_JOB_NODELIST."""
     hosts = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST", "")
-    gpus = environ.get("SLURM_JOB_GPUS", "")
     auto = environ.get("SLURM_JOB_PARTITION", "") in site["infiniband_partitions"]
     return prechecks.Context(
         hook="prolog",
         node=environ["SLURMD_NODENAME"],
         hosts=tuple(nodelist.expand(hosts)) if hosts else (),
-        gpus=tuple(int(gpu) for gpu in gpus.split(",") if gpu.isdigit()),
+        gpus=nvidia.all_minors() if nvidia.has_mig(environ) else nvidia.of_job(environ, "SLURM_JOB_GPUS"),
         infiniband=auto if request.infiniband == "auto" else request.infiniband == "yes",
         partition=environ.get("SLURM_JOB_PARTITION", ""),
         requested=request.infiniband == "yes" and not auto,

@@ -70,10 +70,13 @@ def attend(door: Slurm, site: Mapping[str, Any], node: Node, look: Look) -> None
 
 def _events(site: Mapping[str, Any], items: frozenset[str]) -> frozenset[str]:
     """Return the items of the reason that no later check reports: events of this boot."""
+    return frozenset() if node_drains.load(site, node_drains.DRAINED).get("earlier") else _of_events(items)
+
+
+def _of_events(items: frozenset[str]) -> frozenset[str]:
     from prechecks import CHECKS  # noqa: PLC0415
 
-    earlier = node_drains.load(site, node_drains.DRAINED).get("earlier")
-    return frozenset() if earlier else items & {check.item for check in CHECKS if check.event}
+    return items & {check.item for check in CHECKS if check.event}
 
 
 def _next_step(steps: list[str], done: list[str], node: Node, now: float) -> str:
@@ -101,12 +104,10 @@ def _is_over(site: Mapping[str, Any], last: Repair, look: Look, now: float) -> b
             return age_s > RESET_S + long_program.LATE_S
         if result.code != 0:
             return True
-    if look.failed:
-        return True
     facts = node_drains.load(site, node_drains.DRAINED)
-    if not facts.get("earlier"):
+    if not facts.get("earlier") and not _of_events(look.failed):
         node_drains.keep(site, node_drains.DRAINED, {**facts, "earlier": True})
-    return age_s > BOOT_S and not look.items <= look.fine
+    return bool(look.failed) or (age_s > BOOT_S and not look.items <= look.fine)
 
 
 def _begin(door: Slurm, site: Mapping[str, Any], node: Node, step: str, item: str) -> None:

@@ -35,6 +35,7 @@ def call(box: Sandbox, *words: str, user: str = "alice") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.full  # 18 s
 def test_without_the_sites_allowance(cluster: Sandbox) -> None:
     """The owner lowers the limit of a running job and raises that of a waiting one; more is for operators."""
     running = submit(cluster, "time-running", **FEW)
@@ -60,6 +61,7 @@ def test_without_the_sites_allowance(cluster: Sandbox) -> None:
     assert "this site has no urgent jobs" in said
 
 
+@pytest.mark.full  # 49 s
 def test_an_owner_raises_the_limit(site: Sandbox) -> None:
     """SlurmUser does it for the owner, as far as the site allows; scontrol does the same. Others may not."""
     job = submit(site, "time-longer", **FEW)
@@ -81,6 +83,7 @@ def test_an_owner_raises_the_limit(site: Sandbox) -> None:
     assert call(site, "time", plain, "30m")[0] == 0
 
 
+@pytest.mark.full  # 20 s
 def test_urgent_jobs_have_a_cap(site: Sandbox) -> None:
     """A user has one urgent job, queued or running; the message names it. scontrol has the same cap."""
     first, second = (submit(site, f"urgent-{each}", **FEW, begin="2030-01-01") for each in (1, 2))

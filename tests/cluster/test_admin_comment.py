@@ -23,6 +23,7 @@ def comment(job: Job) -> str:
     return found[1].strip() if found else ""
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("order", ["{ours} {theirs}", "{theirs} {ours}"], ids=["behind ours", "before ours"])
 def test_both_are_kept_through_a_restart(cluster: Sandbox, order: str) -> None:
     """The grant is read, the restart is counted, and the other tool's text does not change."""
@@ -39,6 +40,7 @@ def test_both_are_kept_through_a_restart(cluster: Sandbox, order: str) -> None:
     assert job.end() == "COMPLETED"
 
 
+@pytest.mark.full  # 47 s
 def test_the_grant_is_never_read_from_slurmdbd(accounting: Sandbox) -> None:
     """jobstats replaces AdminComment in slurmdbd. The grant and the count of restarts are slurmctld's."""
     job = first_run(accounting, "jobstats-slurmdbd")

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.cluster
 ROUNDS = 4  # at the same time: the nodes have CPUs for all of them
 
 
+@pytest.mark.full  # 12 s
 def test_the_one_that_can_start_runs(cluster: Sandbox) -> None:
     """The other alternatives need more nodes than are free, and are cancelled."""
     busy = ["sbatch", "--parsable", "--nodes=3", "--exclusive", "--time=60", "--output=/dev/null"]
@@ -31,6 +32,7 @@ def test_the_one_that_can_start_runs(cluster: Sandbox) -> None:
         cluster.run(["scancel", blocker])
 
 
+@pytest.mark.full  # 28 s
 def test_several_that_start_in_the_same_moment(cluster: Sandbox) -> None:
     """All fit, and Slurm starts them at the same moment: the program runs once, and the others end CANCELLED."""
     names = [f"any-race-{number}" for number in range(ROUNDS)]

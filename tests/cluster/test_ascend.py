@@ -57,6 +57,7 @@ def address(box: Sandbox, node: str) -> str:
     return box.run(["getent", "ahostsv4", node], node=node).stdout.split()[0]
 
 
+@pytest.mark.full  # 10 s
 def test_a_node_that_cannot_tell_its_devices_ends_the_attempt(
     cluster: Sandbox, hccn: Callable[[str, str], None]
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_node_that_cannot_tell_its_devices_ends_the_attempt(
     assert not (job.directory / ".slurm_plugin" / str(job.id) / "jobstart_hccl.json").exists()
 
 
+@pytest.mark.full  # 20 s
 def test_ascend_without_a_table_is_a_dynamic_cluster(cluster: Sandbox) -> None:
     """Workers run on every device, and one scheduler beside rank 0. The scheduler ends with the workers."""
     command = f"""bash -c '{SHOW} $MS_ROLE ${{MS_NODE_ID-none}} $MS_SCHED_HOST:$MS_SCHED_PORT $MS_WORKER_NUM

@@ -72,6 +72,7 @@ def ranks(job: Job, name: str) -> int:
     return len(list(job.directory.glob(f"{name}.*")))
 
 
+@pytest.mark.full  # 25 s
 def test_scancel_gives_the_time_to_save(box: Sandbox) -> None:
     """Each rank saves, on each node, below a shell or the step of slurm_plugin; without `grace` nothing is saved."""
     command = f"/usr/bin/python3 {program(box, 'saves.py', SAVES)}"

@@ -47,6 +47,7 @@ def look(box: Sandbox, node: str) -> int:
     return box.run(argv, user="root", node=node, timeout=HANG_S).returncode
 
 
+@pytest.mark.full  # 49 s
 def test_all_fail_at_once(forty: Sandbox) -> None:
     """The prologs of a job fail on all nodes, then all periodic checks: never more than a tenth is out of service."""
     fail_everywhere(forty)

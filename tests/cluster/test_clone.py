@@ -37,6 +37,7 @@ def test_a_spec(cluster: Sandbox) -> None:
         assert "on 2\n" in (first.directory / changes[-1].removeprefix("output=")).read_text()
 
 
+@pytest.mark.full  # 13 s
 def test_scripts(cluster: Sandbox) -> None:
     """A script of the wrapper, and one of plain sbatch, are submitted again, with options for sbatch."""
     home = workdir(cluster, "clone-scripts")

@@ -21,6 +21,7 @@ def offered(box: Sandbox, *words: str) -> list[str]:
     return box.run(["bash", "-c", ASK, "bash", "slurm-plugin", *words]).stdout.split()
 
 
+@pytest.mark.full  # 12 s
 def test_a_spec_from_five_answers_runs(cluster: Sandbox) -> None:
     """The spec that `init` writes is submitted as it is."""
     answers = "hostname\n2\n1\nscript\n5m\n"

@@ -63,6 +63,7 @@ def started(tmp_path: Path, moment: str) -> tuple["subprocess.Popen[str]", str]:
     return process, run
 
 
+@pytest.mark.full  # 22 s
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_nothing_is_left(tmp_path: Path, moment: str, number: int) -> None:

@@ -27,6 +27,7 @@ def commands(blocks: list[str]) -> Iterator[tuple[str, str, list[str]]]:
             yield user or "alice", command, shown
 
 
+@pytest.mark.full  # 51 s
 def test_the_page(site: Sandbox) -> None:
     """Every command ends with 0 and prints the lines of the page; Carol's is refused."""
     home = site.home("alice")

@@ -61,6 +61,7 @@ def test_one_rank_of_four_raises(cluster: Sandbox) -> None:
     assert json.loads(cluster.run(["slurm-plugin", "diagnose", "--json", str(job.id)]).stdout)["ranks"] == [2]
 
 
+@pytest.mark.full  # 14 s
 def test_a_log_that_tells_of_a_broken_card(cluster: Sandbox) -> None:
     """This job leaves its node out and runs again; the node is not drained, as a log is its user's word."""
     fails = f"[ $SLURM_PLUGIN_ATTEMPT = 1 ] || {{ echo '{BROKEN_CARD}'; exit 1; }}"

@@ -71,6 +71,7 @@ def given_files(home: Path) -> None:
         (home / name).write_text(text, encoding="utf-8")
 
 
+@pytest.mark.full  # 50 s
 def test_a_part_of_the_budget_finds_the_best(cluster: Sandbox) -> None:
     """Below 45 % of the steps of the full run, of which the best found is among the best three."""
     home = workdir(cluster, "asha")

@@ -15,6 +15,8 @@ from tests.cluster.etc import Etc
 from tests.cluster.jobs import workdir
 from tests.waiting import until
 
+pytestmark = pytest.mark.cluster
+
 # Each trial writes its number, prints its value, and waits for its file.
 PROGRAM = """echo "$SLURM_PLUGIN_TRIAL" >> started
 echo "loss=$1"
@@ -99,6 +101,7 @@ def search(cluster: Sandbox, request: pytest.FixtureRequest) -> Search:
     return Search(cluster, home)
 
 
+@pytest.mark.full  # 85 s
 def test_a_search_is_changed_while_it_runs(search: Search) -> None:
     """Twelve trials, two at once. Each verb holds at once; what was left is done by a second array."""
     made = search.call("experiment", "submit", "lr.yaml")
@@ -153,6 +156,7 @@ def test_submit_and_cancel(search: Search) -> None:
     assert found["state"] == "cancelled"
 
 
+@pytest.mark.full  # 47 s
 def test_fewer_tasks_than_trials(search: Search, etc: Etc) -> None:
     """Slurm takes arrays of three tasks here. They do all twelve trials, and the submission says how many tasks."""
     etc.settings(MaxArraySize="3")

@@ -69,6 +69,7 @@ def submit(box: Sandbox, name: str) -> jobs.Job:
     )  # fmt: skip
 
 
+@pytest.mark.full  # 176 s
 @pytest.mark.parametrize("fault", ["gpu-missing", "node-dead"])
 def test_a_lost_node_changes_no_loss(cluster: Sandbox, fault: str) -> None:
     """The spare takes its place; the Trial is restored from the newest checkpoint, and its data goes on there."""
@@ -105,6 +106,7 @@ environment:
 """
 
 
+@pytest.mark.full  # over 5 s
 def test_an_experiment_file_with_a_trial_class(cluster: Sandbox) -> None:
     """Two trials with two ranks each, by `experiment submit`: the known losses, and the checkpoints that are kept."""
     directory = jobs.workdir(cluster, "file")

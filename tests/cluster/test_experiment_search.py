@@ -32,6 +32,7 @@ NAMES = ["bayes_opt_search", "tpe_search", "anneal_search"]
 TRIALS = 24
 
 
+@pytest.mark.full  # 96 s
 def test_three_algorithms_share_a_search(cluster: Sandbox) -> None:
     """Each trial completes once, with the values that the journal so far gives, and none repeats another one."""
     home = workdir(cluster, "branin")

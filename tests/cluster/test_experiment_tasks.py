@@ -61,6 +61,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+@pytest.mark.full  # 173 s
 def test_sixty_trials(cluster: Sandbox, etc: Etc) -> None:  # noqa: PLR0915 - one story
     """Requeues, preemptions, a dead node, a cancelled task, a restart of slurmctld: all sixty complete, each once."""
     etc.settings(PreemptType="preempt/partition_prio", PreemptMode="REQUEUE")

@@ -13,6 +13,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 VARIES = re.compile(r"\d+(?: KB| s\b|$)", re.MULTILINE)  # a size, a time, an id
 
 
+@pytest.mark.full  # over 5 s
 def test_the_page(cluster: Sandbox) -> None:
     """Every command ends with 0 and prints the lines of the page."""
     names, blocks = pages.read("first-search.md", cluster.home("alice"))

@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import workdir
 from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
 
 # Each trial reports three validations in its file; the third one fails after the first.
 PROGRAM = """for step in 1 2 3; do
@@ -29,6 +32,7 @@ SEARCH = {
 }
 
 
+@pytest.mark.full  # 28 s
 def test_a_search_is_seen(cluster: Sandbox) -> None:
     """Each command shows what the trials did. A failed trial is the third of four, and its cause is named."""
     home = workdir(cluster, "seen")

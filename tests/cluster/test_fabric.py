@@ -18,6 +18,7 @@ from tests.waiting import HANG_S, until
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.full  # 12 s
 def test_a_whole_fabric_passes(cluster: Sandbox) -> None:
     """Four, three and two hosts are all ok, with speeds, and mpirun ends by itself. An interpreter without mpi4py is no
     fault of a host: `error` for all hosts, with its message.
@@ -36,6 +37,7 @@ def test_a_whole_fabric_passes(cluster: Sandbox) -> None:
     end(without)
 
 
+@pytest.mark.full  # 7 s
 def test_a_host_with_a_slow_cable_is_named(cluster: Sandbox) -> None:
     """n2's traffic is slow when the ring is measured: both links of n2 are slow, and only n2 is reported."""
     job = go(start(cluster, "slow", acting(cluster, "slow", "n2", "ring-1", WAIT)))
@@ -71,6 +73,7 @@ def test_a_slow_pair_is_named(cluster: Sandbox) -> None:
     end(job)
 
 
+@pytest.mark.full  # 12 s
 def test_a_job_that_asks_for_it_leaves_the_slow_host_out(cluster: Sandbox, tmp_path: Path) -> None:
     """`prechecks: [fabric]`: the log has a line for every node, and the job restarts without the slow node."""
     python = acting(cluster, "asked", "n2", "ring-1", WAIT)
@@ -106,6 +109,7 @@ def judge_by_floor(site: Path) -> None:
     edit(site, "slurm_plugin/supervisor/fabric.py", lambda text: re.sub(r"\nDEADLINE_S = .*\n", deadline, text))
 
 
+@pytest.mark.full  # 56 s
 def test_by_hand(cluster: Sandbox, tmp_path: Path) -> None:
     """`check fabric` on the login node gets exactly these nodes, names the slow one, and leaves no job. Neither does a
     check that Ctrl-C ends, nor one whose nodes are in use.

@@ -45,6 +45,7 @@ WAY = {
 }
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("phase", WAY)
 def test_a_rank_that_stops_on_its_way_is_named(cluster: Sandbox, phase: str) -> None:
     """SIGSTOP in the middle: the healthy ranks do not hang, n3 is reported, and no step is left."""
@@ -58,6 +59,7 @@ def test_a_rank_that_stops_on_its_way_is_named(cluster: Sandbox, phase: str) -> 
     left_nothing(found)
 
 
+@pytest.mark.full  # over 5 s
 def test_a_rank_that_never_begins_is_named(cluster: Sandbox) -> None:
     """SIGSTOP before the program begins: n3 is reported, the others wait in MPI_Init, and no step is left."""
     clocked = acting(cluster, "clocked", "n3", "none", "pass")
@@ -84,6 +86,7 @@ def patient(cluster: Sandbox, tmp_path: Path) -> Iterator[Sandbox]:
     etc.put_back()
 
 
+@pytest.mark.full  # over 5 s
 def test_a_host_that_is_cut_off_is_named(patient: Sandbox) -> None:
     """eth0 of n3 goes down during the ring: the other ranks do not hang, and n3 is reported."""
     job = go(start(patient, "cut-off", acting(patient, "cut", "n3", "ring-1", WAIT), clock=True))
@@ -103,6 +106,7 @@ def test_a_host_that_is_cut_off_is_named(patient: Sandbox) -> None:
     job.until(lambda: not ranks(job), "the end of the ranks")
 
 
+@pytest.mark.full  # over 5 s
 def test_a_launcher_that_starts_nothing(patient: Sandbox) -> None:
     """n3 is cut off first: mpirun waits for its daemon there and starts no rank. No host is reported."""
     job = start(patient, "cut-before")

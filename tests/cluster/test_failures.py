@@ -113,6 +113,7 @@ def steps(job: Job) -> str:
     return job.box.run(["squeue", "--steps", "-h", "-j", str(job.id), "-o", "%j"]).stdout
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("fault", ["node-dead", "network-cut"])
 def test_a_node_that_is_lost(cluster: Sandbox, fault: str) -> None:
     """The node that Slurm's launcher names, whatever the others complain of."""

@@ -22,6 +22,7 @@ def told(job: Job) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full  # over 5 s
 def test_preempted_jobs(cluster: Sandbox, etc: Etc) -> None:
     """A plain job and one of slurm_plugin, each in a partition that requeues and in one that cancels."""
     etc.settings(PreemptType="preempt/partition_prio", PreemptMode="REQUEUE")
@@ -55,6 +56,7 @@ def test_preempted_jobs(cluster: Sandbox, etc: Etc) -> None:
     assert wrong == ""
 
 
+@pytest.mark.full  # over 5 s
 def test_a_prolog_that_fails(cluster: Sandbox, etc: Etc) -> None:
     """The jobs never wrote a line: what Slurm says of them is all that is known."""
     etc.settings(Prolog=etc.program("fails", "exit 1"))

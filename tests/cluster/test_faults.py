@@ -46,6 +46,7 @@ def right(drained: Mapping[str, str], job: Job, faults: Mapping[str, str]) -> No
         assert re.fullmatch(rf"slurm_plugin: {FOUND[fault]} \[job {job.id}\]", drained[node]), drained
 
 
+@pytest.mark.full  # over 5 s
 def test_faults_take_their_nodes_out_and_heal(cluster: Sandbox, checks: SetChecks) -> None:
     """The prolog drains only those nodes and names the item. The jobs run elsewhere; healed nodes take jobs again."""
     checks(CHECKS)
@@ -70,6 +71,7 @@ def test_faults_take_their_nodes_out_and_heal(cluster: Sandbox, checks: SetCheck
     assert (healed.nodes, healed.grant.requeues, reasons(cluster)) == ({*faults}, 0, {})
 
 
+@pytest.mark.full  # over 5 s
 def test_faults_under_a_running_job_are_found_at_its_end(cluster: Sandbox, checks: SetChecks) -> None:
     """The nodes were good in the prolog. The epilog drains them before the next job."""
     checks(CHECKS)
@@ -199,6 +201,7 @@ def test_checks_that_break_drain_nothing(
     drained_nothing(cluster, job, "error", log)
 
 
+@pytest.mark.full  # over 5 s
 def test_a_check_that_never_ends_drains_nothing(
     cluster: Sandbox, checks: SetChecks, breaking: Callable[[str, str | None], None]
 ) -> None:

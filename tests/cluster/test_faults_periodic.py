@@ -45,6 +45,7 @@ FOUND = {
 SOME, OTHERS = ("shm-full", "cache-full", "root-full", "gpu-missing"), ("flapping", "xid")
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize(("faults", "own"), [(SOME, {}), (OTHERS, {**TOOL, **FLAPPING})], ids=["some", "others"])
 def test_faults_take_their_nodes_out(
     cluster: Sandbox, checks: SetChecks, faults: tuple[str, ...], own: dict[str, Any]
@@ -127,6 +128,7 @@ def test_a_mount_that_never_answers_brings_no_node_back(cluster: Sandbox, checks
     until(lambda: cluster.states()["n2"] == "idle")
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_burn_in_decides(cluster: Sandbox, checks: SetChecks, code: int) -> None:
     """The repaired node comes back only after the site's test has passed; else its reason says why it stays out."""

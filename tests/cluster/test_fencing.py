@@ -12,6 +12,7 @@ pytestmark = pytest.mark.cluster
 # and the job stays COMPLETING as long.
 
 
+@pytest.mark.full  # 70 s
 @pytest.mark.parametrize(
     ("victim", "spares"), [("n2", 1), pytest.param("n2", 0, marks=pytest.mark.long), ("n1", 1), ("n1", 0)]
 )
@@ -33,6 +34,7 @@ def test_a_node_that_is_cut_off_writes_nothing_once_the_next_attempt_runs(
     training.whole(job)
 
 
+@pytest.mark.full  # 66 s
 @pytest.mark.parametrize(("victim", "spares"), [("n2", 1), ("n1", 1)])
 def test_a_node_that_dies(cluster: Sandbox, victim: str, spares: int) -> None:
     """The job goes on without it: on a spare, or requeued, by the guards of other nodes if it was the batch host."""
@@ -46,6 +48,7 @@ def test_a_node_that_dies(cluster: Sandbox, victim: str, spares: int) -> None:
     training.whole(job)
 
 
+@pytest.mark.full  # 83 s
 @pytest.mark.parametrize("spares", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_slurmd_that_dies_leaves_no_ranks_behind(cluster: Sandbox, spares: int) -> None:
     """Only slurmd is killed. Its ranks are ended before the program runs elsewhere."""

@@ -25,6 +25,7 @@ Path(f"saved.{rank}").touch()
 """
 
 
+@pytest.mark.full  # over 5 s
 def test_the_signal_to_save_reaches_the_program_below_shells_and_launchers(cluster: Sandbox) -> None:
     """Through a script, bash in modes single and horovod, a script's srun, and torchrun: each rank saves and ends."""
     saves = program(cluster, "saves.py", SAVES)
@@ -47,6 +48,7 @@ def test_the_signal_to_save_reaches_the_program_below_shells_and_launchers(clust
         assert len(list(job.directory.glob("saved.*"))) == ranks, job.log
 
 
+@pytest.mark.full  # over 5 s
 def test_a_job_that_is_stopped_saves_first(cluster: Sandbox) -> None:
     """It is cancelled then and does not run again, whether its program ends by itself or at its time limit."""
     saves, python = program(cluster, "saves.py", SAVES), "/usr/bin/python3"

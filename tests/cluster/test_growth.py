@@ -30,6 +30,7 @@ def batch(box: Sandbox, nodes: str, *flags: str) -> str:
     return box.run([*argv, "--wrap=sleep 9000"], user="bob").stdout.strip()
 
 
+@pytest.mark.full  # over 5 s
 def test_a_job_grows_from_its_checkpoint(growing: Sandbox) -> None:
     """It starts on 2 of 4 nodes. While another job waits, it stays there. Then it goes on with 4, without a restart."""
     other, last = batch(growing, "2", "--nodelist=n[3-4]"), batch(growing, "1", "--nodelist=n5")
@@ -55,6 +56,7 @@ def test_a_job_grows_from_its_checkpoint(growing: Sandbox) -> None:
     growing.run(["scancel", last], user="root")
 
 
+@pytest.mark.full  # over 5 s
 def test_an_owner_may_remove_slurms_delay(cluster: Sandbox) -> None:
     """So a growth, after which SlurmUser removes it, gives nothing that a job's owner lacks."""
     directory = workdir(cluster, "own-requeue")

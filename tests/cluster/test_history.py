@@ -83,6 +83,7 @@ def test_a_job_that_its_prologs_stop(cluster: Sandbox) -> None:
     ]
 
 
+@pytest.mark.full  # over 5 s
 def test_a_task_whose_prologs_fail_and_which_is_cancelled(cluster: Sandbox) -> None:
     """Two restarts have a cause each, and the log begins with them. scancel ends the run with signal 15, not with 0."""
     for node in ("n1", "n2"):
@@ -105,6 +106,7 @@ def test_a_task_whose_prologs_fail_and_which_is_cancelled(cluster: Sandbox) -> N
     assert causes[2].startswith("it was told to end: somebody cancelled it")
 
 
+@pytest.mark.full  # over 5 s
 def test_a_restart_in_place_and_the_death_of_the_batch_host(cluster: Sandbox) -> None:
     """Restarts of both kinds are counted, and the attempt that died with its node is listed."""
     job = training.submit(cluster, "history-died", spares=1)
@@ -126,6 +128,7 @@ def test_a_restart_in_place_and_the_death_of_the_batch_host(cluster: Sandbox) ->
     assert "[slurm_plugin] error,exiting: attempt 1: " in job.log
 
 
+@pytest.mark.full  # over 5 s
 def test_a_job_that_was_preempted(cluster: Sandbox) -> None:
     """The requeue is listed as not slurm_plugin's, and costs no restart."""
     job = submit(cluster, "history-foreign", nodes=1, command=USE_GPU, retries=3)

@@ -151,6 +151,7 @@ def test_released(cluster: Sandbox, site: dict[str, Any]) -> None:
     assert (late.returncode, "has ended: it is FAILED" in late.stderr) == (1, True)
 
 
+@pytest.mark.full  # 125 s
 def test_what_ends_a_hold(cluster: Sandbox) -> None:
     """A hold ends at its time, at scancel, or before the job's time limit: the log names that time, and the job ends
     FAILED with its program's code, not TIMEOUT. If the limit is raised, the hold lasts longer, and users are told so.

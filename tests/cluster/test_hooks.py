@@ -79,6 +79,7 @@ def machines(job: Job, hook: str) -> set[str]:
     return {"ctl"} if hook == ON_CONTROLLER else job.nodes
 
 
+@pytest.mark.full  # 17 s
 @pytest.mark.parametrize("hooks", APART, ids="-".join)
 @pytest.mark.parametrize("fail", FAILURES, ids=lambda fail: fail.__name__)
 def test_a_hook_that_fails_itself_costs_nothing(
@@ -96,6 +97,7 @@ def test_a_hook_that_fails_itself_costs_nothing(
                 assert f"slurm_plugin: {said}" in log.of(machine), machine
 
 
+@pytest.mark.full  # 17 s
 @pytest.mark.parametrize("text", ["", "{", '{"v": 999}'], ids=["missing", "cut off", "of another version"])
 def test_settings_that_cannot_be_read_cost_nothing(cluster: Sandbox, site: Path, text: str) -> None:
     """A compiled.json that is missing, truncated or of another version is like any other failure of a hook."""
@@ -118,6 +120,7 @@ def fill(log: str) -> None:
             sender.sendto(b"filled by a test", log)
 
 
+@pytest.mark.full  # 14 s
 def test_log_daemons_that_do_not_read_stop_nothing(cluster: Sandbox) -> None:
     """Prologs, epilogs and the controller's worker still work: the job recovers from a lost GPU."""
     pids = find(cluster.directory)
@@ -161,6 +164,7 @@ def test_the_epilog_keeps_an_admins_reason(cluster: Sandbox) -> None:
     assert "n2 keeps its own reason; found: slurm_plugin: gpu-check: 3 of 4 GPUs" in log.of("n2")
 
 
+@pytest.mark.full  # 8 s
 def test_a_reason_that_a_resume_left_behind_protects_nothing(cluster: Sandbox) -> None:
     """24.11 keeps an administrator's reason after a resume. If the node then fails, it is drained with our reason."""
     cluster.run(["scontrol", "update", "nodename=n2", "state=drain", "reason=maintenance"], user="root")
@@ -183,6 +187,7 @@ def workers(box: Sandbox) -> list[str]:
     return [pid for pid, parent, args in found if parent == "1" and args.endswith(" hook epilog_slurmctld")]
 
 
+@pytest.mark.full  # 10 s
 def test_what_a_killed_worker_left_is_served_by_the_next(cluster: Sandbox, tmp_path: Path) -> None:
     """kill -9 of the worker loses nothing: its entry stays in the spool until another job ends and starts a worker."""
     spool = cluster.directory / "spool"

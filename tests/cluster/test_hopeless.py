@@ -51,6 +51,7 @@ def test_more_nodes_than_there_are(cluster: Sandbox) -> None:
     assert says == words[reason] if reason else "Requested node configuration is not available" in says, says
 
 
+@pytest.mark.full  # over 5 s
 def test_a_dependency_that_is_never_met(cluster: Sandbox) -> None:
     """The job that it waits for has failed."""
     failed = submit(cluster, "hopeless-first", nodes=1, mode="single", command="false")

@@ -79,6 +79,7 @@ APART = tuple(what for what, (plant, _) in PLANTED.items() if RUN not in plant)
 TOGETHER = tuple(what for what in PLANTED if what not in APART)
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("those", [*((what,) for what in APART), TOGETHER], ids=[*APART, "in the run's place"])
 def test_what_stands_in_the_place_of_ours(cluster: Sandbox, victim: Callable[[], str], those: tuple[str, ...]) -> None:
     """It is refused or replaced, never followed, nor read by the epilog. The job runs, on this node or without it."""
@@ -123,6 +124,7 @@ echo planted $(ls -A | wc -l)
 """
 
 
+@pytest.mark.full  # 6 s
 def test_what_a_user_leaves_in_its_own_place(cluster: Sandbox, victim: Callable[[], str]) -> None:
     """Root's epilog removes all of it, but nothing to which it leads."""
     before = victim()
@@ -152,6 +154,7 @@ def filled(token: str, before: int) -> str:
     return text[:before] + token + text[: MAX_COMMENT_BYTES - before - len(token)]
 
 
+@pytest.mark.full  # over 5 s
 def test_the_longest_comment(cluster: Sandbox, victim: Callable[[], str]) -> None:
     """The token counts wherever it is: the node is checked and drained, and the job runs on another."""
     untouched, jobs = victim(), []

@@ -86,6 +86,7 @@ def submitted(box: Sandbox, directory: Path, number: int, given: dict[str, dict[
     return Job(box, json.loads(said.stdout)["job"], own / fields.get("workdir", ""))
 
 
+@pytest.mark.full  # 20 s
 def test_every_text_runs_as_it_is_or_not_at_all(cluster: Sandbox) -> None:
     """As a directory, log, checkpoint, comment, variable and argument: each text wherever it is accepted."""
     directory = workdir(cluster, "hostile")

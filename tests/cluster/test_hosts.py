@@ -42,6 +42,7 @@ def batch(box: Sandbox, name: str, script: str, *options: str) -> list[str]:
     return [line for line in (directory / "out").read_text().splitlines() if not line.startswith("srun: ")]
 
 
+@pytest.mark.full  # 10 s
 def test_ranks_are_where_srun_puts_them(cluster: Sandbox) -> None:
     """Every distribution over unequal nodes, a step on a part of the job, and the job's nodes."""
     lines = batch(cluster, "unequal", UNEQUAL, "-N3", "-n10", "--gpus-per-node=2")
@@ -103,6 +104,7 @@ def npus(cluster: Sandbox) -> Iterator[Sandbox]:
         file.unlink(missing_ok=True)
 
 
+@pytest.mark.full  # 10 s
 def test_a_rank_table_in_a_job(npus: Sandbox) -> None:
     """The table of the batch script, the file, and a table made outside the job from the nodes' lines are equal."""
     lines = batch(npus, "ascend", ASCEND, "-N3", "-n6", "--ntasks-per-node=2", f"--chdir={HOME}/ascend")

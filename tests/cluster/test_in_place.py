@@ -46,6 +46,7 @@ def test_an_elastic_job_goes_on_with_fewer_nodes(cluster: Sandbox) -> None:
     training.whole(job)
 
 
+@pytest.mark.full  # 15 s
 def test_an_elastic_job_that_is_requeued_starts_with_fewer_nodes(cluster: Sandbox) -> None:
     """A bad node at its first start on all nodes: it is requeued, and runs on the remaining nodes."""
     cluster.break_node("n2", "gpu-missing")
@@ -56,6 +57,7 @@ def test_an_elastic_job_that_is_requeued_starts_with_fewer_nodes(cluster: Sandbo
     assert (job.grant.requeues, job.grant.excluded, job.grant.tasks) == (1, ("n2",), 16)
 
 
+@pytest.mark.full  # 10 s
 def test_a_controller_that_has_just_restarted_makes_no_step_yet(cluster: Sandbox) -> None:
     """22.05 refuses steps until the nodes have registered again. This does not count as a fault of the spare."""
     job = training.submit(cluster, "refused", nodes=2, spares=1)
@@ -69,6 +71,7 @@ def test_a_controller_that_has_just_restarted_makes_no_step_yet(cluster: Sandbox
     training.whole(job)
 
 
+@pytest.mark.full  # 8 s
 def test_too_few_nodes_left_means_a_requeue(cluster: Sandbox) -> None:
     """Two nodes are lost, with one spare: the job is requeued without them."""
     job = training.submit(cluster, "too-few", nodes=2, spares=1)
@@ -95,6 +98,7 @@ def test_spares_cover_nodes_that_fail_their_first_check(cluster: Sandbox) -> Non
     assert "again=" not in job.show("k")[0]
 
 
+@pytest.mark.full  # 24 s
 def test_unconditional_restarts(cluster: Sandbox) -> None:
     """They end after three failures in a row without a checkpoint, or after `retries` if each run makes a checkpoint.
 
@@ -120,6 +124,7 @@ def test_unconditional_restarts(cluster: Sandbox) -> None:
     assert reasons(cluster) == {}
 
 
+@pytest.mark.full  # 123 s
 def test_programs_that_hang_run_out_of_time_or_are_suspended(cluster: Sandbox) -> None:
     """A hang: no output and no checkpoint for `hang_timeout`. The stacks are logged, and it starts again on its nodes.
 
@@ -156,6 +161,7 @@ def test_programs_that_hang_run_out_of_time_or_are_suspended(cluster: Sandbox) -
     training.whole(walltime)
 
 
+@pytest.mark.full  # 25 s
 @pytest.mark.parametrize(("spares", "grace"), [(1, "1h"), (0, "3s")])
 def test_a_node_that_is_drained_under_the_program_is_left_with_time_to_save(
     cluster: Sandbox, spares: int, grace: str
@@ -183,6 +189,7 @@ def test_a_node_that_is_drained_under_the_program_is_left_with_time_to_save(
     training.whole(job)
 
 
+@pytest.mark.full  # 11 s
 def test_the_program_ends_with_its_supervisor(cluster: Sandbox) -> None:
     """If the supervisor is killed, no process of the program is left."""
     job = training.submit(cluster, "supervisor")
@@ -201,6 +208,7 @@ def memory(cluster: Sandbox, etc: Etc) -> Sandbox:
     return cluster
 
 
+@pytest.mark.full  # 50 s
 def test_where_memory_is_a_resource(memory: Sandbox) -> None:
     """Guards and the next attempt need no memory that Slurm still counts for the previous step."""
     job = training.submit(memory, "memory", spares=1)

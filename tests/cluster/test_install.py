@@ -112,6 +112,7 @@ def run(site: Site, name: str) -> Job:
     return jobs.submit(site.box, name, command="sh -c 'echo own $OWN rank $RANK'", launch="task", retries=1)
 
 
+@pytest.mark.full  # 29 s
 def test_installed_beside_a_sites_own_and_taken_back(site: Site) -> None:
     """Only --apply changes anything. Then both verdicts count, the site's first. Uninstall restores the site."""
     plan = site.call("install")
@@ -156,6 +157,7 @@ def test_installed_beside_a_sites_own_and_taken_back(site: Site) -> None:
     assert "prolog n2" in site.ran()
 
 
+@pytest.mark.full  # 18 s
 def test_the_sites_prolog_says_no(site: Site) -> None:
     """Its exit code drains the node, and our hook does not run."""
     site.call("install", "--apply")
@@ -165,6 +167,7 @@ def test_the_sites_prolog_says_no(site: Site) -> None:
     site.box.heal_node("n1", resume=True)
 
 
+@pytest.mark.full  # 24 s
 def test_the_version_before(site: Site) -> None:
     """A canary installation, then the whole, back to the canary, and forward again. Jobs keep the files in place."""
     settings = site.at / "slurm_plugin/compiled.json"

@@ -127,6 +127,7 @@ def test_jobs_of_all_states(box: Sandbox, tmp_path: Path) -> None:
     assert rows == {key: wanted[key][1:4] for key in ENDED if ended is not None}
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize(("ours", "squeues"), [(("--all",), ("--states=all",)), ((), ("--user=bob", "--states=all"))])
 def test_the_cost_of_a_list(cluster: Sandbox, ours: tuple[str, ...], squeues: tuple[str, ...]) -> None:
     """slurmctld gets as many requests as from one squeue, and those of one user's list ask for his jobs only."""
@@ -138,6 +139,7 @@ def test_the_cost_of_a_list(cluster: Sandbox, ours: tuple[str, ...], squeues: tu
     assert asked(cluster, BOB_UID) - one == one - before
 
 
+@pytest.mark.full  # over 5 s
 def test_jobs_that_slurm_has_forgotten(box: Sandbox, tmp_path: Path) -> None:
     """slurmdbd has them all; without it, the list finds those of slurm_plugin in their working directories."""
     etc = Etc(box, tmp_path / "etc")

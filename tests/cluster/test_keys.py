@@ -54,6 +54,7 @@ def test_libraries_of_the_program_are_not_those_of_our_python(cluster: Sandbox) 
     assert "python3: error while loading shared libraries" in job.log
 
 
+@pytest.mark.full  # 13 s
 def test_data_is_on_every_nodes_own_disk(cluster: Sandbox) -> None:
     """Copied once and used again. A node with a wrong directory is excluded. The periodic check removes old copies."""
     directory = workdir(cluster, "keys-data")

@@ -114,6 +114,7 @@ def test_a_pytorch_launcher_sees_nodes_and_a_task_sees_ranks(cluster: Sandbox) -
     assert seen["task"] == [f"n{rank // 2 + 1} {rank}/6  {rank % 2} n1" for rank in range(6)]
 
 
+@pytest.mark.full  # over 5 s
 def test_a_full_disk_under_the_log_stops_no_program(cluster: Sandbox) -> None:
     """Each write to the log fails: the program starts, writes more than a pipe holds, and ends.
 

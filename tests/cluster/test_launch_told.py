@@ -17,6 +17,7 @@ pytestmark = pytest.mark.cluster
 MODES = ("openmpi", "pytorch")
 
 
+@pytest.mark.full  # over 5 s
 def test_only_our_own_launch_is_told_its_rank(cluster: Sandbox) -> None:
     """During the job, neither its batch step nor a plain job on the same nodes has RANK or MASTER_ADDR."""
     job = submit(cluster, "ours", command="bash -c 'echo rank $RANK; until [ -e done ]; do sleep 0.1; done'")
@@ -33,6 +34,7 @@ def test_only_our_own_launch_is_told_its_rank(cluster: Sandbox) -> None:
     assert job.end() == "COMPLETED"
 
 
+@pytest.mark.full  # over 5 s
 def test_an_srun_inside_a_task_is_the_programs_own(cluster: Sandbox) -> None:
     """TaskProlog acts on our launch, not on the program's steps: there RANK is as the program set it."""
     nested = """srun --overlap -N1 -n1 bash -c "echo nested \\$RANK \\${SLURM_PLUGIN_LAUNCH-none}\""""
@@ -125,6 +127,7 @@ def test_a_program_is_told_its_attempt_and_its_checkpoint(cluster: Sandbox) -> N
     ]
 
 
+@pytest.mark.full  # over 5 s
 def test_the_supervisor_asks_as_it_is_told(cluster: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """SLURM_PLUGIN_BACKEND reaches the supervisor: it uses pyslurm if the node has it, else the log says why not."""
     monkeypatch.setenv("SLURM_PLUGIN_BACKEND", "pyslurm")

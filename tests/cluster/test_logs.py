@@ -74,6 +74,7 @@ def test_tasks_of_srun(cluster: Sandbox) -> None:
     assert told == log_files.Output(job.directory.name, f"{where}/job.out", f"{where}/job.err", f"{where}/logs", "both")
 
 
+@pytest.mark.full  # over 5 s
 def test_a_restart_has_its_own_files(cluster: Sandbox) -> None:
     """In place and after a requeue; a rank's exit code and its signal are still known."""
     text = 'echo "out $RANK of $SLURM_PLUGIN_ATTEMPT"; [ $SLURM_PLUGIN_ATTEMPT != 0 ] && exit 0; sleep 1'
@@ -106,6 +107,7 @@ time.sleep(3000)
 """
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("launch", ["task", "node"])
 @pytest.mark.parametrize(("verb", "number"), [("stop", 10), ("scancel", 15)])
 def test_the_last_words_of_a_job_that_is_ended(cluster: Sandbox, launch: str, verb: str, number: int) -> None:
@@ -129,6 +131,7 @@ def test_the_last_words_of_a_job_that_is_ended(cluster: Sandbox, launch: str, ve
 MPI = [("openmpi", "node"), ("horovod", "node"), ("mpich", "node"), ("mpich", "task"), ("intelmpi", "node")]
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize(("mode", "launch"), MPI)
 def test_ranks_of_mpirun(cluster: Sandbox, mode: str, launch: str) -> None:
     """Each has its files, written on its own node, and its line in the job's log."""
@@ -140,6 +143,7 @@ def test_ranks_of_mpirun(cluster: Sandbox, mode: str, launch: str) -> None:
     assert {f"out {rank}" for rank in range(4)} <= set(job.log.splitlines())
 
 
+@pytest.mark.full  # over 5 s
 @OURS
 def test_a_program_of_mpi_finds_its_ranks(cluster: Sandbox) -> None:
     """What Slurm's pmi2 gives a task reaches the program."""
@@ -151,6 +155,7 @@ def test_a_program_of_mpi_finds_its_ranks(cluster: Sandbox) -> None:
     assert set(files(job)) == set(of_four(""))
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.skipif(not (OTHER_ROOT or find_spec("torch")), reason="torch is not installed in this environment")
 def test_ranks_of_torchrun(cluster: Sandbox) -> None:
     """Started again after a rank has raised: the error file of that rank, and the files of both attempts."""
@@ -170,6 +175,7 @@ def test_ranks_of_torchrun(cluster: Sandbox) -> None:
     assert log_files.error_files(directory, 1) == []
 
 
+@pytest.mark.full  # over 5 s
 def test_ranks_of_several_groups(cluster: Sandbox) -> None:
     """Counted over all groups, as the ranks are."""
     groups = [{"nodes": 1, "cpus": 2}, {"nodes": 2, "accelerators": {"gpu": 2}, "cpus": 1}]
@@ -184,6 +190,7 @@ def test_ranks_of_several_groups(cluster: Sandbox) -> None:
     assert found == nodes | ranks
 
 
+@pytest.mark.full  # over 5 s
 def test_tasks_of_an_array(cluster: Sandbox) -> None:
     """Each has its own number, in the names as in its directory."""
     directory = workdir(cluster, "logs-array")

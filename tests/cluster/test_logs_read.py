@@ -18,6 +18,7 @@ def shown(job: Job, *words: str, name: object = "") -> list[str]:
     return job.box.run(["slurm-plugin", "logs", str(name or job.id), *words]).stdout.splitlines()
 
 
+@pytest.mark.full  # over 5 s
 def test_a_restart_that_is_followed(cluster: Sandbox) -> None:
     """The lines of both attempts come by themselves, each with its node's file, and the following ends with the job.
 
@@ -60,6 +61,7 @@ def test_a_restart_that_is_followed(cluster: Sandbox) -> None:
     assert not [name for name in names if "launch.json" in name]
 
 
+@pytest.mark.full  # over 5 s
 def test_a_task_of_an_array_and_a_job_that_is_not_ours(cluster: Sandbox) -> None:
     """Both are found by the names that users know; a job of plain sbatch by what Slurm knows."""
     job = submit(cluster, "read-array", nodes=1, mode="single", array="3", output="%a.out", command="echo hello")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.cluster
 HOOK = "slurm_plugin/hooks/epilog_slurmctld"
 
 
+@pytest.mark.full  # over 5 s
 def test_an_end_that_was_not_spooled(cluster: Sandbox, etc: Etc) -> None:
     """The hook writes no entry. When another job ends, the worker counts the restart, and the job runs again."""
     hook = cluster.directory / "etc/slurm" / HOOK
@@ -35,6 +36,7 @@ def test_an_end_that_was_not_spooled(cluster: Sandbox, etc: Etc) -> None:
     assert (job.grant.requeues, job.show("x")) == (1, ["n2"])
 
 
+@pytest.mark.full  # over 5 s
 def test_held_and_released(cluster: Sandbox) -> None:
     """A user holds his requeued job and releases it: its restart is counted, and it starts."""
     job = first_run(cluster, "held-released")

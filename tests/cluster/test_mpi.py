@@ -105,6 +105,7 @@ def test_a_rank_that_fails_ends_a_task_level_launch_with_its_code(cluster: Sandb
     assert (job.end(), job.exit_code) == ("FAILED", "5:0"), job.log
 
 
+@pytest.mark.full  # over 5 s
 def test_slurms_pmix_serves_open_mpi(cluster: Sandbox) -> None:
     """`launch: task` in mode openmpi, if this Slurm can load its pmix: Debian's 24.11 can.
 

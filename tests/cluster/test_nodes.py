@@ -77,6 +77,7 @@ def test_which_nodes_fit(cluster: Sandbox) -> None:
     assert said.splitlines()[-1].split()[-4:] == ["by", "hand", "bad", "fan"]
 
 
+@pytest.mark.full  # over 5 s
 def test_drains_and_resumes(cluster: Sandbox) -> None:
     """A drain by the prolog and a resume by the periodic check are in the history, for every user."""
     cluster.break_node("n2", "gpu-missing")
@@ -116,6 +117,7 @@ def screen(cluster: Sandbox, tmp_path: Path) -> Iterator[Callable[..., str]]:
     call("kill-server")
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.skipif(OTHER_ROOT, reason="another root has an interpreter of its own, without Textual")
 def test_top_in_a_terminal(cluster: Sandbox, screen: Callable[..., str]) -> None:
     """Jobs, nodes and the log of the newest job are live; d and y end it, q the program."""
@@ -145,6 +147,7 @@ def test_top_in_a_terminal(cluster: Sandbox, screen: Callable[..., str]) -> None
     until(lambda: "ended 0" in shown(), shown)
 
 
+@pytest.mark.full  # over 5 s
 def test_history_with_slurmdbd(accounting: Sandbox) -> None:
     """It has every time out of service, whoever caused it, also for a user."""
     before = len(told(accounting, "--history", "n4")["times"])

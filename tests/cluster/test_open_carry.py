@@ -58,6 +58,7 @@ def carries(box: Sandbox, job: Job, *words: str) -> bytes:
     return (job.directory / "received").read_bytes()
 
 
+@pytest.mark.full  # over 5 s
 def test_ssh(cluster: Sandbox) -> None:
     """Every byte passes, in both directions, to the worker that was named; also in a hold."""
     job = running(cluster, "carry", hold_on_failure="1h")
@@ -77,6 +78,7 @@ def test_ssh(cluster: Sandbox) -> None:
     assert job.state == "RUNNING"
 
 
+@pytest.mark.full  # over 5 s
 def test_a_program_on_a_socket(cluster: Sandbox) -> None:
     """It runs when `open` has returned, and ends with its step. The relay carries it. Others cannot open it."""
     job = running(cluster, "relay")
@@ -113,6 +115,7 @@ def test_a_program_on_a_socket(cluster: Sandbox) -> None:
     assert len(BYTES) > relay.WINDOW
 
 
+@pytest.mark.full  # over 5 s
 def test_the_environment_of_a_job_that_ended(cluster: Sandbox) -> None:
     """A new job has its nodes, directory and variables, and runs no command."""
     spec = {"mode": "single", "nodes": 1, "retries": 2, "env": {"FROM": "spec"}, "command": "touch began"}

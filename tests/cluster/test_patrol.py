@@ -43,6 +43,7 @@ def checks(cluster: Sandbox, tmp_path: Path) -> Iterator[SetChecks]:
     forget(cluster)
 
 
+@pytest.mark.full  # over 5 s
 def test_what_idle_nodes_lose_is_found_with_the_proposed_file(cluster: Sandbox, checks: SetChecks) -> None:
     """A GPU is missed at the first check, a link at the third. Nodes with other links, or with a short interruption,
     are not drained. Repaired nodes are resumed.

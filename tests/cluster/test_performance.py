@@ -22,6 +22,7 @@ until [ -e done ]; do sleep 0.1; done
 """
 
 
+@pytest.mark.full  # over 5 s
 def test_a_slow_job_is_moved_and_its_user_alerted(cluster: Sandbox, tmp_path: Path) -> None:
     """It saves and runs again on none of its nodes, for one restart, if others are idle; with `alert` it only tells.
 

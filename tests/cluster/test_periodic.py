@@ -84,6 +84,7 @@ def test_an_administrators_reason_survives(clean: Sandbox) -> None:
     assert "n3 keeps its own reason; found: slurm_plugin: gpu-check" in syslog(clean, "n3")
 
 
+@pytest.mark.full  # 8 s
 def test_what_a_prolog_found(clean: Sandbox) -> None:
     """The job restarts elsewhere. The repaired node is resumed, and its reason is removed."""
     clean.break_node("n1", "gpu-missing")
@@ -175,6 +176,7 @@ def test_a_dry_run_only_comments(clean: Sandbox) -> None:
         clean.run(["scontrol", "update", "nodename=n5", "comment="], user="root")
 
 
+@pytest.mark.full  # over 5 s
 def test_a_reboot_by_slurm(clean: Sandbox, tmp_path: Path) -> None:
     """`scontrol reboot` keeps our drain and appends words to the reason. Good checks after it resume the node."""
     etc = Etc(clean, tmp_path / "etc")
@@ -203,6 +205,7 @@ def test_a_reboot_by_slurm(clean: Sandbox, tmp_path: Path) -> None:
         etc.put_back()
 
 
+@pytest.mark.full  # over 5 s
 def test_slurmd_starts_while_slurmctld_hangs(clean: Sandbox) -> None:
     """slurmd runs the check before it registers. The check of a bad node gives up asking, and the node registers."""
     log = Syslog(clean)

@@ -114,6 +114,7 @@ def test_refused(cluster: Sandbox, etc: Etc) -> None:
     assert [line.strip() for line in said.stderr.splitlines()[1:]] == [NODES, TIME]
 
 
+@pytest.mark.full  # 7 s
 def test_edited_afterwards(cluster: Sandbox, etc: Etc) -> None:
     """An edit may not set what a submission may not. Smaller values pass, and all edits by root or SlurmUser."""
     job = sbatch(cluster, "-pdebug", "-N2", "-t30").stdout.strip()
@@ -186,6 +187,7 @@ def checked(cluster: Sandbox, etc: Etc, tmp_path: Path) -> None:
     etc.lua((deploy(cluster, tmp_path, policy={"checks": ["debug"]}) / "job_submit.lua").read_text())
 
 
+@pytest.mark.full  # 14 s
 def test_a_partition_that_gets_checks(cluster: Sandbox, checked: None) -> None:
     """A job there without a token is checked like a job with one. In other partitions it is not."""
     cluster.break_node("n1", "gpu-missing")

@@ -39,6 +39,7 @@ def call(box: Sandbox, job: Job, word: str, user: str = "alice") -> tuple[int, s
     return done.returncode, done.stdout + done.stderr, job.show("q")
 
 
+@pytest.mark.full  # over 5 s
 def test_urgent_by_qos(site: Sandbox) -> None:
     """An account has one urgent job. alice's association has the QOS, but no edit or submission of hers takes it."""
     first, second = (submit(site, f"qos-{number}", **FEW) for number in (1, 2))

@@ -57,6 +57,7 @@ def test_scenario_1_failed_prechecks_isolate_nodes_and_the_job_runs_elsewhere(cl
     assert "attempt=0" not in job.log
 
 
+@pytest.mark.full  # 11 s
 def test_scenario_2_a_shared_cause_excludes_the_node_for_this_job_only(cluster: Sandbox) -> None:
     """A node that resolves no names fails the barrier: this job excludes it, and it is not drained.
 
@@ -95,6 +96,7 @@ def test_scenario_4_a_program_that_fails_by_itself_ends_failed_with_its_own_code
     assert reasons(cluster) == {}
 
 
+@pytest.mark.full  # 15 s
 def test_a_job_without_a_healthy_node_left_does_not_wait_for_ever(cluster: Sandbox) -> None:
     """Every node fails its prolog: the job restarts while there are nodes, then waits, and ends as DEADLINE."""
     for number in range(1, 6):
@@ -108,6 +110,7 @@ def test_a_job_without_a_healthy_node_left_does_not_wait_for_ever(cluster: Sandb
     assert "waited too long" in said
 
 
+@pytest.mark.full  # 18 s
 def test_the_budget_ends_a_job_that_keeps_meeting_bad_nodes(cluster: Sandbox) -> None:
     """Failing prologs cannot loop: without a restart left the job is cancelled, and its grant says why.
 

@@ -42,6 +42,7 @@ def held(cluster: Sandbox, etc: Etc) -> Iterator[Path]:
     until(lambda: not spool(cluster))
 
 
+@pytest.mark.full  # 57 s
 def test_between_the_two_steps_of_the_worker(cluster: Sandbox, held: Path) -> None:
     """The restart is counted but not started when slurmctld stops. The entry is on disk, and the job starts later.
 
@@ -67,6 +68,7 @@ def test_between_the_two_steps_of_the_worker(cluster: Sandbox, held: Path) -> No
     assert (cancelled.state, cancelled.log.count(" runs 1\n")) == ("CANCELLED", 0)
 
 
+@pytest.mark.full  # 15 s
 def test_only_the_tasks_of_an_array_whose_nodes_broke_restart(cluster: Sandbox) -> None:
     """A task with its own id, or the one with the id of the array: it runs elsewhere, with its own count.
 
@@ -99,6 +101,7 @@ def test_only_the_tasks_of_an_array_whose_nodes_broke_restart(cluster: Sandbox) 
     assert ['"requeues":1,' in each["AdminComment"] for each in shown] == [False, True, True]
 
 
+@pytest.mark.full  # 9 s
 def test_a_second_job_that_wants_the_same_nodes(cluster: Sandbox) -> None:
     """It takes the good node that the recovery frees for a moment. The job goes on elsewhere, and both complete."""
     job = first_run(cluster, "wants")
@@ -113,6 +116,7 @@ def test_a_second_job_that_wants_the_same_nodes(cluster: Sandbox) -> None:
     assert (job.grant.requeues, second.show("N")) == (1, ["n1"])
 
 
+@pytest.mark.full  # 30 s
 def test_a_preemption_is_not_counted(cluster: Sandbox, etc: Etc) -> None:
     """By partition priority: the job keeps Slurm's wait and its count, and goes on, also if slurmctld restarts."""
     etc.settings(PreemptType="preempt/partition_prio", PreemptMode="REQUEUE")
@@ -141,6 +145,7 @@ def test_a_preemption_is_not_counted(cluster: Sandbox, etc: Etc) -> None:
     ]
 
 
+@pytest.mark.full  # 72 s
 def test_a_dead_batch_host_costs_the_job_one_restart(cluster: Sandbox) -> None:
     """The batch host dies. When Slurm has noticed it, the job runs again without it and without the wait of 121 s.
 

@@ -59,6 +59,7 @@ def all_gpus(cluster: Sandbox, tmp_path: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.usefixtures("all_gpus")
 def test_small_jobs_that_fail_at_once_all_recover(cluster: Sandbox, reserved: Callable[[str], None]) -> None:
     """Four nodes break under so many jobs that the worker asks for all together (`worker.FEW`).
@@ -86,6 +87,7 @@ def test_small_jobs_that_fail_at_once_all_recover(cluster: Sandbox, reserved: Ca
     until(lambda: not spool(cluster))
 
 
+@pytest.mark.full  # over 5 s
 def test_jobs_whose_prologs_fail_together_are_all_counted(cluster: Sandbox) -> None:
     """Their prologs write one node's reason at the same moment. It names each job, and none waits 121 s."""
     directory = workdir(cluster, "one-bad-node")

@@ -20,6 +20,7 @@ def sleeper(box: Sandbox, nodes: int, *options: str) -> int:
     return int(said.stdout)
 
 
+@pytest.mark.full  # 33 s
 def test_jobs_that_wait_too_long_end(cluster: Sandbox) -> None:
     """No node is free after the restart: Slurm ends the job at the deadline that we set, and `why` says so.
 
@@ -44,6 +45,7 @@ def test_jobs_that_wait_too_long_end(cluster: Sandbox) -> None:
         assert "it waited too long in the queue after a restart (queue_timeout)" in json.loads(said)["lines"][0]
 
 
+@pytest.mark.full  # 10 s
 def test_why_of_a_job_that_waits_after_its_restart(cluster: Sandbox) -> None:
     """`why` says until when it may wait, and how an administrator removes that limit."""
     job = first_run(cluster, "waits", queue_timeout="1h", time="1h")
@@ -55,6 +57,7 @@ def test_why_of_a_job_that_waits_after_its_restart(cluster: Sandbox) -> None:
     assert f"as an administrator: scontrol update JobId={job.id} Deadline={NEVER}" in said["next"]
 
 
+@pytest.mark.full  # 44 s
 def test_a_deadline_and_a_nice_of_ours_are_taken_back_by_a_requeue_of_others(cluster: Sandbox) -> None:
     """An admin requeues a restarted job: it waits as long as any other, at its normal place in the queue."""
     job = first_run(cluster, "taken-back", time="1h", queue_timeout="1h")
@@ -78,6 +81,7 @@ def test_a_deadline_and_a_nice_of_ours_are_taken_back_by_a_requeue_of_others(clu
     assert [attempt["action"] for attempt in job.attempts][-1] == "finish"
 
 
+@pytest.mark.full  # 7 s
 def test_a_deadline_of_the_jobs_own_is_kept(cluster: Sandbox) -> None:
     """Its user's later deadline is remembered while ours is set, and restored at any other requeue."""
     directory = workdir(cluster, "own-deadline")
@@ -99,6 +103,7 @@ def test_a_deadline_of_the_jobs_own_is_kept(cluster: Sandbox) -> None:
     assert (job.grant.deadline, job.grant.own_deadline) == ("", "")
 
 
+@pytest.mark.full  # 7 s
 def test_a_job_whose_node_broke_is_first_in_the_queue(cluster: Sandbox) -> None:
     """It starts before a job that was ahead of it. Root's drain of the node proves the fault."""
     job = first_run(cluster, "first")

@@ -37,6 +37,7 @@ def test_scenario_3_a_fault_under_a_running_program_isolates_the_node_and_resume
     assert set(reasons(cluster)) == set(victims)
 
 
+@pytest.mark.full  # over 5 s
 def test_what_is_not_restarted(cluster: Sandbox) -> None:
     """Exit code 93 means that a restart is pointless, even with a bad node. A cancelled job does not run again.
 
@@ -60,6 +61,7 @@ def test_what_is_not_restarted(cluster: Sandbox) -> None:
     assert "error,exiting: attempt 0: it was told to end" in cancelled.log
 
 
+@pytest.mark.full  # over 5 s
 def test_requeues_in_a_row_onto_the_same_nodes_lose_none(cluster: Sandbox) -> None:
     """Restarts onto nodes with the last run's credential are never too early: no node is drained."""
     release = releases.of(cluster.run(["scontrol", "--version"]).stdout.split()[1])
@@ -84,6 +86,7 @@ def ranks(box: Sandbox, node: str) -> str:
     return box.run(["pgrep", "-u", "alice", "-x", "bash"], "root", node, check=False).stdout
 
 
+@pytest.mark.full  # over 5 s
 def test_a_controller_that_restarts_meanwhile_costs_no_restart(cluster: Sandbox) -> None:
     """slurmctld is away while a node breaks and the program fails: the supervisor waits, and the job runs elsewhere."""
     job = first_run(cluster, "away", retries=1)
@@ -96,6 +99,7 @@ def test_a_controller_that_restarts_meanwhile_costs_no_restart(cluster: Sandbox)
     assert (job.show("x"), job.grant.requeues, job.grant.excluded) == (["n2"], 1, ("n2",))
 
 
+@pytest.mark.full  # over 5 s
 def test_a_programs_own_failure_does_not_wait_for_the_controller(cluster: Sandbox) -> None:
     """On good nodes the supervisor needs no answer of slurmctld: when srun has ended, it records the end and exits."""
     job = submit(cluster, "own-failure", command="bash -c 'echo runs; until [ -e fail ]; do sleep 0.1; done; exit 5'")

@@ -99,6 +99,7 @@ def test_f_a_runtime_error_in_job_submit_lua(cluster: Sandbox, etc: Etc, release
     assert not done.returncode or "runtime error" in done.stderr
 
 
+@pytest.mark.full  # 17 s
 def test_g_a_new_epilog_slurmctld(cluster: Sandbox, etc: Etc, release: Observed) -> None:
     """Whether it runs after a reconfigure. It runs after a restart."""
     said = cluster.directory / "state/epilog-slurmctld"

@@ -47,6 +47,7 @@ def failing(cluster: Sandbox, etc: Etc) -> tuple[Job, Path]:
     return sbatch(cluster, "limit", "--nodes=1"), switch
 
 
+@pytest.mark.full  # over 5 s
 def test_e_the_limit_of_failed_prologs(cluster: Sandbox, etc: Etc, release: Observed) -> None:
     """If there is one, the job is held at it. A release by SlurmUser lets it run, and the count begins again."""
     shown = cluster.run(["scontrol", "show", "config"]).stdout.splitlines()
@@ -78,6 +79,7 @@ def test_e_the_limit_of_failed_prologs(cluster: Sandbox, etc: Etc, release: Obse
     assert fails_until_held(job, 3, run + 1) == 2
 
 
+@pytest.mark.full  # over 5 s
 def test_e_a_job_of_ours_goes_past_the_limit(cluster: Sandbox, etc: Etc, release: Observed) -> None:
     """We count its restarts: while one is left, Slurm's limit does not stop it."""
     if release.launch_failure_limit is not None:
@@ -100,12 +102,14 @@ def expedited(cluster: Sandbox, etc: Etc, release: Observed) -> Callable[..., Jo
     return lambda name, *options, **how: sbatch(cluster, name, "--requeue=expedite", *options, **how)
 
 
+@pytest.mark.full  # over 5 s
 def test_h_expedited_requeue_is_allowed_by_the_site(cluster: Sandbox) -> None:
     """Without the site's permission, as in the sandbox, sbatch refuses it on every release."""
     words = ["sbatch", "--parsable", "--requeue=expedite", "--output=/dev/null", "--wrap=true"]
     assert cluster.run(words, check=False).returncode != 0
 
 
+@pytest.mark.full  # over 5 s
 def test_h_our_hooks_and_an_expedited_requeue(
     cluster: Sandbox, expedited: Callable[..., Job], release: Observed
 ) -> None:
@@ -122,6 +126,7 @@ def test_h_our_hooks_and_an_expedited_requeue(
     assert (job.grant.requeues, job.grant.excluded, restarts(job)) == (1, ("n1",), 1)
 
 
+@pytest.mark.full  # over 5 s
 def test_h_who_may_change_a_job_in_its_expedited_requeue(
     cluster: Sandbox, etc: Etc, expedited: Callable[..., Job], release: Observed
 ) -> None:
@@ -140,6 +145,7 @@ def test_h_who_may_change_a_job_in_its_expedited_requeue(
     assert job.show("T", "k", "x") == ["EXPEDITING", "ours", "n3"]
 
 
+@pytest.mark.full  # over 5 s
 def test_i_a_job_that_has_lost_a_node(cluster: Sandbox, release: Observed) -> None:
     """Without slurmdbd 22.05 refuses changes of it while it runs."""
     script = "#!/bin/sh\nexec sleep 9000\n"

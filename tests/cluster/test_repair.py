@@ -44,6 +44,7 @@ def boot(box: Sandbox, node: str) -> None:
     until(lambda: box.states()[node] == "drained", lambda: str(box.states()))
 
 
+@pytest.mark.full  # over 5 s
 def test_a_reset_then_a_reboot(cluster: Sandbox, etc: Etc, tmp_path: Path) -> None:
     """The reset fails without nvidia-smi, the reboot helps: the node comes back by itself.
 

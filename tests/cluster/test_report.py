@@ -64,6 +64,7 @@ def test_a_restart_in_place(cluster: Sandbox) -> None:
     assert {"attempt 0", "attempt 1", "program", "fault of a node"} <= names
 
 
+@pytest.mark.full  # over 5 s
 def test_a_run_that_its_prolog_stopped(cluster: Sandbox) -> None:
     """It never began, and is listed with its node. root sees the same as the user."""
     cluster.break_node("n1", "gpu-missing")

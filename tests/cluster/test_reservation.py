@@ -40,6 +40,7 @@ def reserved(box: Sandbox) -> list[str]:
     return [line for line in out.splitlines() if line.startswith("ReservationName=")]
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("fault", ["gpu-missing", "node-dead"])
 def test_nobody_else_gets_the_nodes_of_a_job_whose_node_broke(full: tuple[Sandbox, int], fault: str) -> None:
     """Bob's job waits for two nodes. It gets neither the good nodes of the restarted job nor its next ones."""
@@ -57,6 +58,7 @@ def test_nobody_else_gets_the_nodes_of_a_job_whose_node_broke(full: tuple[Sandbo
     assert job.end() == "COMPLETED"
 
 
+@pytest.mark.full  # over 5 s
 def test_a_users_own_word_keeps_no_node(full: tuple[Sandbox, int]) -> None:
     """A user's job reports a bad node, but root finds no fault: bob's waiting job gets its nodes."""
     box, _ = full
@@ -69,6 +71,7 @@ def test_a_users_own_word_keeps_no_node(full: tuple[Sandbox, int]) -> None:
     assert reasons(box) == {}
 
 
+@pytest.mark.full  # over 5 s
 def test_a_worker_that_is_killed_leaves_a_reservation_that_ends(full: tuple[Sandbox, int]) -> None:
     """Slurm ends it after its time, and the next worker deletes it before that."""
     box, _ = full

@@ -26,6 +26,7 @@ def clean(cluster: Sandbox) -> Iterator[Sandbox]:
     forget(cluster)
 
 
+@pytest.mark.full  # over 5 s
 def test_a_job_that_fills_its_node(clean: Sandbox) -> None:
     """Neither the periodic check nor another job's prolog drains the node; the job goes on."""
     job = sbatch(clean, "fills", "--nodelist=n2", "--comment=[sp1;retries=3]", script=f"{FILL}; exec sleep 9000")
@@ -42,6 +43,7 @@ def test_a_job_that_fills_its_node(clean: Sandbox) -> None:
     assert clean.run(FILES, user="root", node="n2").stdout == ""
 
 
+@pytest.mark.full  # over 5 s
 def test_what_a_job_left_behind(clean: Sandbox) -> None:
     """It is removed before a drain, when no user is on the node. Root's files there drain the node while they exist."""
     job = sbatch(clean, "leaves", "--nodelist=n2", script=FILL)

@@ -47,6 +47,7 @@ def test_mpirun_through_a_hostfile_spans_the_nodes(cluster: Sandbox) -> None:
     assert len({line.split()[0] for line in lines}) == 4
 
 
+@pytest.mark.full  # over 5 s
 def test_the_example_for_pytorch_runs_as_it_is(cluster: Sandbox) -> None:
     """`python` exists, with the packages of the venv that ran `up`."""
     if cluster.run(["python", "-c", "import torch"], check=False).returncode != 0:

@@ -11,6 +11,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.full  # over 5 s
 def test_sacct_knows_jobs_that_have_ended(accounting: Sandbox) -> None:
     """sacct shows a job of another user, its account and its GPUs, after it has ended."""
     job = accounting.run(["sbatch", "--parsable", "--wait", "-N2", "--gres=gpu:2", "--wrap", "exit 3"], check=False)
@@ -21,6 +22,7 @@ def test_sacct_knows_jobs_that_have_ended(accounting: Sandbox) -> None:
     assert "gres/gpu=4" in row[4]
 
 
+@pytest.mark.full  # over 5 s
 def test_a_qos_is_enforced(accounting: Sandbox) -> None:
     """alice may use a QOS that root gave her, and bob may not."""
     for words in (("add", "qos", "urgent", "priority=100"), ("modify", "user", "alice", "set", "qos+=urgent")):
@@ -32,6 +34,7 @@ def test_a_qos_is_enforced(accounting: Sandbox) -> None:
     assert "Invalid qos" in refused.stderr
 
 
+@pytest.mark.full  # over 5 s
 def test_a_user_without_an_account_is_refused(accounting: Sandbox) -> None:
     """Slurm enforces associations."""
     done = accounting.run(["sbatch", "--wrap", "true"], user="slurm", check=False)
@@ -39,6 +42,7 @@ def test_a_user_without_an_account_is_refused(accounting: Sandbox) -> None:
     assert "Invalid account" in done.stderr
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("dead", ["slurmdbd", "mariadbd", "machine"])
 def test_restart_brings_accounting_back_with_its_records(accounting: Sandbox, dead: str) -> None:
     """`restart ctl` starts what does not run, and sacct shows the jobs from before."""
@@ -54,6 +58,7 @@ def test_restart_brings_accounting_back_with_its_records(accounting: Sandbox, de
     assert accounting.run(asked).stdout == "COMPLETED\n"
 
 
+@pytest.mark.full  # over 5 s
 def test_up_again_names_the_difference(accounting: Sandbox) -> None:
     """The same sandbox without accounting is another one; its database is not removed."""
     root = Path(accounting_root(accounting))

@@ -35,6 +35,7 @@ SEEN_BY_A_USER = {
 }
 
 
+@pytest.mark.full  # over 5 s
 def test_faults_are_seen_on_their_nodes_alone_and_heal(cluster: Sandbox) -> None:
     """Each shows on its node only, and is gone after heal."""
 
@@ -58,6 +59,7 @@ def test_faults_are_seen_on_their_nodes_alone_and_heal(cluster: Sandbox) -> None
     assert sorted(cluster.run(["srun", "-N5", "hostname"]).stdout.split()) == nodes
 
 
+@pytest.mark.full  # over 5 s
 def test_memlock_low_is_what_the_prolog_inherits(cluster: Sandbox) -> None:
     """slurmd's soft limit is 64 KiB, its hard limit untouched, and heal restores what `up` had."""
     pid = machine.find(cluster.directory)["n2"]
@@ -69,6 +71,7 @@ def test_memlock_low_is_what_the_prolog_inherits(cluster: Sandbox) -> None:
     assert machine.limits(slurmd)["memlock"] == before
 
 
+@pytest.mark.full  # over 5 s
 def test_a_program_outlives_its_slurmd(cluster: Sandbox) -> None:
     """slurmd-dead ends slurmd alone: the step runs on; after heal the node takes work."""
     pid = machine.find(cluster.directory)["n2"]
@@ -89,6 +92,7 @@ def test_a_program_outlives_its_slurmd(cluster: Sandbox) -> None:
     assert cluster.run(["srun", "-w", "n2", "hostname"]).stdout == "n2\n"
 
 
+@pytest.mark.full  # over 5 s
 def test_a_dead_node_comes_back_empty(cluster: Sandbox) -> None:
     """node-dead ends all of the machine. heal starts an empty one with the same name and address."""
     cluster.run(["touch", "/tmp/before"], node="n2")
@@ -102,6 +106,7 @@ def test_a_dead_node_comes_back_empty(cluster: Sandbox) -> None:
     assert cluster.run(["srun", "-w", "n2", "hostname"]).stdout == "n2\n"
 
 
+@pytest.mark.full  # over 5 s
 def test_a_node_whose_mount_hangs_heals_and_dies_like_any_other(cluster: Sandbox) -> None:
     """Unkillable processes do not keep their node alive. A fault that was made twice is undone by one heal."""
     ask = """for i in $(seq 50); do  # until one asks before it is killed: each has more time to than the one before
@@ -120,6 +125,7 @@ def test_a_node_whose_mount_hangs_heals_and_dies_like_any_other(cluster: Sandbox
         until(lambda: " stat " not in cluster.run(["ps", "-eo", "args"], node="n2").stdout)
 
 
+@pytest.mark.full  # over 5 s
 def test_heal_leaves_a_drain_to_the_admin(cluster: Sandbox) -> None:
     """A drained node stays drained after heal. `resume` must be requested."""
     cluster.run(["scontrol", "update", "nodename=n2", "state=drain", "reason=test"], user="root")
@@ -130,6 +136,7 @@ def test_heal_leaves_a_drain_to_the_admin(cluster: Sandbox) -> None:
     assert cluster.states()["n2"] == "idle"
 
 
+@pytest.mark.full  # over 5 s
 def test_two_faults_heal_together(cluster: Sandbox) -> None:
     """heal undoes all faults of a node, in whatever order they were made."""
     for fault in ("gpu-missing", "slurmd-dead", "dns", "network-cut"):
@@ -140,11 +147,13 @@ def test_two_faults_heal_together(cluster: Sandbox) -> None:
     assert cluster.run(["srun", "-w", "n5", "hostname"]).stdout == "n5\n"
 
 
+@pytest.mark.full  # over 5 s
 def test_every_fault_is_proven_here() -> None:
     """Each fault in the registry has a test."""
     assert {*SEEN_BY_A_USER, "memlock-low", "slurmd-dead", "node-dead"} == set(FAULTS)
 
 
+@pytest.mark.full  # over 5 s
 def test_a_node_that_slurm_gave_up_is_resumed(cluster: Sandbox) -> None:
     """A cut node is `down*` after SlurmdTimeout. After heal and resume it takes work."""
     cluster.break_node("n4", "network-cut")

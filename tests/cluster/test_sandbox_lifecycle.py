@@ -130,6 +130,7 @@ def test_a_killed_up_is_cleaned_up_by_the_next(second: Sandbox, machines: int) -
     assert second.run(["srun", "-N2", "true"]).returncode == 0
 
 
+@pytest.mark.full  # over 5 s
 def test_a_stopped_controller_is_restarted_with_what_was_there(second: Sandbox) -> None:
     """`up` rebuilds nothing that has homes, with another number of nodes or the same. `restart` starts slurmctld or its
     machine again, with the same jobs, homes and configuration.
@@ -160,6 +161,7 @@ def test_a_stopped_controller_is_restarted_with_what_was_there(second: Sandbox) 
     assert (second.directory / "etc/slurm/slurm.conf").read_text().endswith(mine)
 
 
+@pytest.mark.full  # over 5 s
 def test_a_node_is_restarted(second: Sandbox) -> None:
     """Its slurmd is restarted, and programs there run on; or its machine, if that is dead."""
     second.up(1, 0)

@@ -61,6 +61,7 @@ def call(command: str, box: Sandbox, *words: str) -> subprocess.CompletedProcess
     return subprocess.run(argv, capture_output=True, text=True, timeout=HANG_S, check=False, cwd="/")
 
 
+@pytest.mark.full  # over 5 s
 def test_the_first_job_of_an_installed_wheel(command: str, box: Sandbox) -> None:
     """The sandbox starts, and the first job in the README runs for a user."""
     up = call(command, box, "up", "--nodes", "2", "--gpus", "2", *(["--root", ROOT] if ROOT else []))
@@ -72,6 +73,7 @@ def test_the_first_job_of_an_installed_wheel(command: str, box: Sandbox) -> None
         assert f"rank {rank} of 4 on n{1 + rank // 2}\n" in log, log
 
 
+@pytest.mark.full  # over 5 s
 def test_a_project_that_tests_with_it(command: str, private: Path) -> None:
     """A project's own tests have a Slurm by a marker, in order again before each test."""
     python = str(Path(command).with_name("python"))
@@ -86,6 +88,7 @@ def test_a_project_that_tests_with_it(command: str, private: Path) -> None:
     assert "NODELIST STATE REASON\nn1 idle" in done.stdout
 
 
+@pytest.mark.full  # over 5 s
 def test_a_program_that_users_cannot_run_is_said(command: str, box: Sandbox, private: Path) -> None:
     """`up` fails with the reason, and leaves nothing."""
     if ROOT:

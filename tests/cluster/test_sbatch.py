@@ -140,6 +140,7 @@ def masked(text: str, number: str) -> dict[str, str]:
     return {name: value for name, value in {**dict(found), **logs}.items() if name not in CHANGES}
 
 
+@pytest.mark.full  # over 5 s
 def test_the_same_jobs(cluster: Sandbox, directory: Path) -> None:
     """Field by field. With features, the fields of the features differ."""
     lines = [f"sbatch -H --parsable {line}" for line in LINES]

@@ -62,6 +62,7 @@ def directory(sandbox: Sandbox) -> Iterator[Path]:
     sandbox.run(["scontrol", "update", "PartitionName=main", "State=UP"], user="root")
 
 
+@pytest.mark.full  # over 5 s
 def test_lines_of_a_seed(cluster: Sandbox, directory: Path, seed: int) -> None:
     """Compare exit code, stdout and stderr, except job ids; and the job, its script and its environment.
 
@@ -72,6 +73,7 @@ def test_lines_of_a_seed(cluster: Sandbox, directory: Path, seed: int) -> None:
     assert COUNT / 8 < accepted < COUNT
 
 
+@pytest.mark.full  # over 5 s
 def test_scripts_and_variables_by_a_descriptor(cluster: Sandbox, directory: Path) -> None:
     """Any descriptor, of a file and of a pipe. sbatch opens a file again, and reads it from the beginning."""
     every = [Line((f"/dev/fd/{fd}", "a"), descriptor=(fd, f"{how}job.sh")) for fd in FDS for how in HOWS]
@@ -81,6 +83,7 @@ def test_scripts_and_variables_by_a_descriptor(cluster: Sandbox, directory: Path
     assert accepted == len(every)
 
 
+@pytest.mark.full  # over 5 s
 def test_scripts_with_features_by_a_descriptor(cluster: Sandbox, directory: Path) -> None:
     """The whole script is below our lines. Variables from a descriptor are the same as without features."""
     fds = [Line((f"/dev/fd/{fd}", "a"), descriptor=(fd, f"{how}features.sh")) for fd in FDS for how in HOWS]

@@ -50,6 +50,7 @@ exit 5
     assert (job.grant.granted, job.grant.requeues) == (2, 1)
 
 
+@pytest.mark.full  # over 5 s
 def test_a_spare_of_a_script(cluster: Sandbox, link: None) -> None:
     """The job has one more node. The script's steps run on the requested number, and the spare replaces a bad node."""
     script = """#!/bin/bash
@@ -70,6 +71,7 @@ srun -lK --nodelist="$SLURM_JOB_NODELIST" bash -c 'echo rank on $(hostname); whi
     assert job.log.count("rank on n3") == 1
 
 
+@pytest.mark.full  # over 5 s
 def test_a_job_of_a_script_submits_another(cluster: Sandbox, link: None) -> None:
     """From a node, with the same command. The new job has none of the first job's features."""
     script = """#!/bin/bash
@@ -109,6 +111,7 @@ def given_to_sbatch(box: Sandbox, name: str, *words: str) -> Job:
     return Job(box, int(said.stdout), path)
 
 
+@pytest.mark.full  # over 5 s
 def test_a_spec_is_a_batch_script(cluster: Sandbox) -> None:
     """Plain sbatch runs it as `submit` would: checked, with its restart granted, and two ranks."""
     job = given_to_sbatch(cluster, "batch-spec")
@@ -120,6 +123,7 @@ def test_a_spec_is_a_batch_script(cluster: Sandbox) -> None:
     assert job.show("j") == ["spec"]
 
 
+@pytest.mark.full  # over 5 s
 def test_a_spec_whose_allocation_is_another_ends(cluster: Sandbox) -> None:
     """The log names both values before anything starts."""
     words = ["--nodes=3", "--gres=gpu:2", "--time=20", "--comment=mine", "--no-requeue"]

@@ -94,6 +94,7 @@ def different(one: Mapping[Any, object], other: Mapping[Any, object]) -> dict[An
     return {name: (one.get(name), other.get(name)) for name in {*one, *other} if one.get(name) != other.get(name)}
 
 
+@pytest.mark.full  # over 5 s
 def test_the_same_surroundings(cluster: Sandbox) -> None:
     """Plain and through our sbatch: equal to the last byte. With features but no mode: only the table's differences."""
     directory = workdir(cluster, "surroundings")
@@ -121,6 +122,7 @@ y' $'BYTES=\xff' slurm-plugin submit --json job.json
 SHOW = r"print map { qq([$_=$ENV{$_}]\n) } sort grep { /module|a\.b|c-d|BYTES/ } keys %ENV;" + "\n"
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize("mode", ["single", "pytorch"])
 def test_submit_hands_on_what_a_shell_would_lose(cluster: Sandbox, mode: str) -> None:
     """An exported function, and variables whose names a shell does not accept, reach the program of a spec."""

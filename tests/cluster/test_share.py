@@ -93,6 +93,7 @@ def test_bob_sees_and_stops_it_and_carol_does_not(cluster: Sandbox) -> None:
     assert left == []
 
 
+@pytest.mark.full  # over 5 s
 def test_the_environment_stays_private(cluster: Sandbox) -> None:
     """A member reads neither the program's environment nor another's requests, and changes no record."""
     job = shared(cluster, "private")
@@ -115,6 +116,7 @@ def test_the_environment_stays_private(cluster: Sandbox) -> None:
     assert job.state == "RUNNING"
 
 
+@pytest.mark.full  # over 5 s
 def test_a_held_job(cluster: Sandbox) -> None:
     """A member runs the command again, and releases the job."""
     job = shared(cluster, "held", command="bash -c 'exit 5'", hold_on_failure="1h")
@@ -128,6 +130,7 @@ def test_a_held_job(cluster: Sandbox) -> None:
     assert (job.end(), job.exit_code) == ("FAILED", "5:0")
 
 
+@pytest.mark.full  # over 5 s
 def test_a_job_that_is_not_held(cluster: Sandbox) -> None:
     """The answer of the supervisor is the command's message."""
     job = shared(cluster, "runs")
@@ -136,6 +139,7 @@ def test_a_job_that_is_not_held(cluster: Sandbox) -> None:
     assert job.state == "RUNNING"
 
 
+@pytest.mark.full  # over 5 s
 def test_time(cluster: Sandbox) -> None:
     """A member lowers the limit. A raise is up to Slurm, as for the job's user; the answer says so."""
     job = shared(cluster, "time", time="2h")
@@ -148,6 +152,7 @@ def test_time(cluster: Sandbox) -> None:
     assert job.fields["TimeLimit"] == "01:00:00"
 
 
+@pytest.mark.full  # over 5 s
 def test_read_only(cluster: Sandbox) -> None:
     """A member sees the job, and cannot act on it: the message says how the owner could allow it."""
     job = shared(cluster, "look", share={"group": "team"})
@@ -160,6 +165,7 @@ def test_read_only(cluster: Sandbox) -> None:
     assert job.state == "RUNNING"
 
 
+@pytest.mark.full  # over 5 s
 def test_none(cluster: Sandbox) -> None:
     """Nobody else sees the job's records and log, whatever the umask is."""
     job = submit(
@@ -171,6 +177,7 @@ def test_none(cluster: Sandbox) -> None:
     assert "begun" not in ours(job, "logs", user="bob").stdout
 
 
+@pytest.mark.full  # over 5 s
 def test_a_site_that_forbids_it(cluster: Sandbox, site: dict[str, Any]) -> None:
     """The supervisor obeys the site, whatever the batch script says."""
     site["share"] = "none"
@@ -184,6 +191,7 @@ def test_a_site_that_forbids_it(cluster: Sandbox, site: dict[str, Any]) -> None:
     assert not (own(job) / "requests").exists()
 
 
+@pytest.mark.full  # over 5 s
 def test_a_wrong_group(cluster: Sandbox) -> None:
     """alice shares only with a group that she is in."""
     spec = "name: x\nmode: single\ncommand: 'true'\nshare: {{group: {}}}\n"

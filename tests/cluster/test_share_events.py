@@ -16,6 +16,7 @@ __all__ = ["entered"]
 TELLS = 'echo "told $SLURM_PLUGIN_EVENT $SLURM_PLUGIN_ATTEMPT $SLURM_PLUGIN_EXIT_CODE: $SLURM_PLUGIN_REASON"\n'
 
 
+@pytest.mark.full  # over 5 s
 def test_scripts_when_something_happens(cluster: Sandbox) -> None:
     """A restart, a hold and the end as FAILED each run their script once, with what happened."""
     directory = cluster.home("alice") / "share-events"
@@ -47,6 +48,7 @@ def test_scripts_when_something_happens(cluster: Sandbox) -> None:
     ]
 
 
+@pytest.mark.full  # over 5 s
 def test_a_restart_after_a_requeue(cluster: Sandbox) -> None:
     """Slurm's own requeue runs the script, too, and the job is shared again."""
     directory = cluster.home("alice") / "share-requeued"

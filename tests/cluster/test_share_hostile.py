@@ -12,6 +12,7 @@ pytestmark = pytest.mark.cluster
 __all__ = ["entered"]
 
 
+@pytest.mark.full  # over 5 s
 def test_hostile_files(cluster: Sandbox) -> None:
     """Whatever a member puts there: nothing is done, the log stays short, and the next true request counts."""
     job = shared(cluster, "hostile")
@@ -43,6 +44,7 @@ def test_hostile_files(cluster: Sandbox) -> None:
     assert other.state == "RUNNING"
 
 
+@pytest.mark.full  # over 5 s
 def test_ten_thousand_requests(cluster: Sandbox) -> None:
     """A flood stops neither the job nor another's request, and fills no log."""
     job = shared(cluster, "flood", grace="1h")
@@ -57,6 +59,7 @@ def test_ten_thousand_requests(cluster: Sandbox) -> None:
     assert job.end() == "CANCELLED"
 
 
+@pytest.mark.full  # over 5 s
 def test_who_has_left_the_group(cluster: Sandbox) -> None:
     """A session from before can still write a request, and the supervisor refuses it."""
     job = shared(cluster, "left")

@@ -11,6 +11,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.full  # over 5 s
 def test_an_array(cluster: Sandbox) -> None:
     """`why` and `history` accept each task's name, and summarize the array. Its pending tasks are still one job."""
     workdir(cluster, "tasks")
@@ -36,6 +37,7 @@ def test_an_array(cluster: Sandbox) -> None:
     assert (unknown.returncode, f"it knows {array}_1 {array}_2 {array}_3" in unknown.stderr) == (1, True)
 
 
+@pytest.mark.full  # over 5 s
 def test_a_task_that_waits_and_a_heterogeneous_job(cluster: Sandbox) -> None:
     """A pending task has the array's id. Each part of a heterogeneous job has an id, and is found by its name."""
     array = cluster.run(["sbatch", "--parsable", "--hold", "--array=4-5", "--wrap=true"]).stdout.strip()

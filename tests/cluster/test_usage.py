@@ -62,6 +62,7 @@ def finish(job: Job) -> None:
     assert job.end() == "COMPLETED", job.log
 
 
+@pytest.mark.full  # over 5 s
 def test_every_node_of_a_job_with_guards(cluster: Sandbox, set_checks: SetChecks) -> None:
     """Each sends its samples to the first one, which writes one file; the bar in the log is the progress."""
     job = submit(cluster, "usage-guards", command=BARS, retries=1, mode="script")
@@ -82,6 +83,7 @@ def test_every_node_of_a_job_with_guards(cluster: Sandbox, set_checks: SetChecks
     assert f"| {points[-1].step}/9000 " in job.log.rsplit("\r", 1)[-1]  # the last line was read
 
 
+@pytest.mark.full  # over 5 s
 def test_a_job_without_guards(cluster: Sandbox, set_checks: SetChecks) -> None:
     """The first node measures itself, only the job's own GPUs, and finds the steps by the user's own expression."""
     command = "bash -c 'echo epoch=3 it=7 of 70; until [ -e done ]; do sleep 0.2; done'"
@@ -98,6 +100,7 @@ def test_a_job_without_guards(cluster: Sandbox, set_checks: SetChecks) -> None:
     assert last.text == "7/70"
 
 
+@pytest.mark.full  # over 5 s
 def test_a_tool_that_hangs(cluster: Sandbox, tool: Path, set_checks: SetChecks) -> None:
     """Costs the samples, and nothing else: the job starts, runs and ends, and no process of it is left."""
     hang = tool.parent / "hang"

@@ -32,6 +32,7 @@ def test_infiniband_that_a_site_has_not(cluster: Sandbox, tmp_path: Path) -> Non
         assert reasons(cluster) == {}
 
 
+@pytest.mark.full  # over 5 s
 def test_a_full_run_directory(cluster: Sandbox) -> None:
     """A user can fill it, so that a run has no directory. A lost GPU is still found."""
     jobs = "/run/slurm_plugin/jobs"

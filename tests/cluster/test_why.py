@@ -30,6 +30,7 @@ def told(box: Sandbox, name: str | int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full  # 6 s
 def test_a_job_that_was_restarted_because_of_a_node(cluster: Sandbox) -> None:
     """Its owner learns the node and the cause, others why the node is drained; also without the package."""
     cluster.break_node("n2", FAULT)
@@ -47,6 +48,7 @@ def test_a_job_that_was_restarted_because_of_a_node(cluster: Sandbox) -> None:
     assert "nothing keeps jobs away from it" in why(cluster, "n5")
 
 
+@pytest.mark.full  # 8 s
 def test_a_job_that_failed_after_a_restart(cluster: Sandbox) -> None:
     """Both attempts are read from its directory, wherever the command runs. Root can read them, too."""
     program = """bash -c '[ "$SLURM_PLUGIN_ATTEMPT" = 1 ] && exit 7; while [ -c /dev/fakegpu3 ]; do \
@@ -110,6 +112,7 @@ def test_the_list_names_the_sites_file(cluster: Sandbox) -> None:
     assert found["source"] == "/etc/slurm/slurm_plugin/compiled.json"
 
 
+@pytest.mark.full  # 8 s
 def test_history(cluster: Sandbox) -> None:
     """Both attempts of a restarted job, inside its directory and elsewhere."""
     cluster.break_node("n2", "gpu-missing")

@@ -101,6 +101,7 @@ def test_plain_python_goes_on(tmp_path: Path) -> None:
     goes_on("resume", tmp_path, ({},))
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed in this environment")
 def test_two_ranks_of_pytorch_go_on(tmp_path: Path) -> None:
     """Both load rank 0's checkpoint. A single process without a group trains, too."""

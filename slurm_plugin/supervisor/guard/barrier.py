@@ -15,6 +15,7 @@ from typing import Any
 
 import prechecks
 from hostfiles import HostfileError, nodelist, npu
+from prechecks.measure import nvidia
 from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT
 from slurm_plugin.records import node_directory
 from slurm_plugin.supervisor.decide import Condition, Health
@@ -123,12 +124,11 @@ def _verdicts(request: Request, node: str) -> tuple[prechecks.Verdict, ...]:
 
     `ulimit` depends on the user, so this process always measures it.
     """
-    gpus = os.environ.get("SLURM_STEP_GPUS") or os.environ.get("SLURM_JOB_GPUS", "")
     context = prechecks.Context(
         hook=request.hook,
         node=node,
         hosts=tuple(nodelist.expand(request.hosts)),
-        gpus=tuple(int(gpu) for gpu in gpus.split(",") if gpu.isdigit()),
+        gpus=nvidia.of_job(os.environ, "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"),
         infiniband=request.infiniband,
     )
     published = _published(request) if request.hook == "barrier" else None

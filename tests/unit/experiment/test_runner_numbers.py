@@ -25,6 +25,7 @@ def test_losses_are_determineds(tmp_path: Path, ranks: int) -> None:
     assert len(run.lines("start")) == 1
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.parametrize(
     ("entrypoint", "ranks", "dies"),
     [

@@ -123,6 +123,7 @@ def test_every_form_of_a_python_command(
     assert log_files.error_files(tmp_path, 1) == []
 
 
+@pytest.mark.full  # over 5 s
 def test_dumps_of_the_flight_recorder(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the program has switched it on, they are in the job's directory, and the diagnosis reads them."""
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")

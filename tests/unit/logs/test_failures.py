@@ -64,6 +64,7 @@ def run(group: Sequence[Case], place: Path, processes: str) -> Path:
     return place / "runs"
 
 
+@pytest.mark.full  # over 5 s
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 @pytest.mark.parametrize("group", ["PYTHON", "SYSTEM", "HEALTHY"])
 def test_failures(group: str, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def judged(launcher: str, case: Case, place: Path) -> None:
     assert found.verdict != "exclude"
 
 
+@pytest.mark.full  # real launchers, which need luck under load
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="Open MPI is not installed")
 @pytest.mark.parametrize("case", mpi.OPEN_MPI, ids=lambda case: case.name)
 def test_open_mpi(case: Case, tmp_path: Path) -> None:
@@ -65,6 +66,7 @@ def test_open_mpi(case: Case, tmp_path: Path) -> None:
     judged("mpirun", case, tmp_path)
 
 
+@pytest.mark.full  # as above
 @pytest.mark.parametrize("library_name", ["mpich", "intelmpi"])
 @pytest.mark.parametrize("case", mpi.HYDRA, ids=lambda case: case.name)
 def test_hydra(case: Case, library_name: str, tmp_path: Path) -> None:

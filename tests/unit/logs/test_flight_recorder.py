@@ -155,6 +155,7 @@ def test_beside_logs(tmp_path: Path) -> None:
     )  # dumps can be asked for at any time
 
 
+@pytest.mark.full  # over 5 s
 def test_what_torch_writes(tmp_path: Path) -> None:
     """The dumps of three real ranks, of which one does not make the last call."""
     pytest.importorskip("torch")

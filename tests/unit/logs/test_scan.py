@@ -118,6 +118,7 @@ def test_hyperscan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found[0]) > len(known)
 
 
+@pytest.mark.full  # over 5 s
 def test_memory(tmp_path: Path) -> None:
     """It is bounded: a large log of lines, of which no two are alike, and lines of many megabytes."""
     log = tmp_path / "log"

@@ -1,5 +1,6 @@
 """The steps by which the periodic check repairs a node that the plugin drained."""
 
+import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,13 +9,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from prechecks import Verdict
+from prechecks import Verdict, boot_state, files
 from slurm_plugin.node import long_program, repair, repeats
 from slurm_plugin.records import node_drains, node_repairs, notify
 from slurm_plugin.slurm import SlurmError
 from tests.fakes import node
 from tests.unit.node.looked_at import BAD, CANNOT_TELL, FINE, REASON, Machine
-from tests.waiting import until
+from tests.waiting import HANG_S, until
 
 STEPS = ["gpu-reset", "reboot", "report"]
 XID = (Verdict("gpu-xid", "failed", "node_problem", "Xid 79"), FINE[0])
@@ -218,6 +219,18 @@ def test_a_replaced_machine(machine: Repaired, monkeypatch: pytest.MonkeyPatch) 
     machine.look(FINE)
     assert machine.steps == [("gpu-reset", "gpu-check", False)]
     assert node_drains.past_in(machine.comment) == []
+
+
+def test_another_check_at_the_same_moment(machine: Repaired) -> None:
+    """It holds the lock while it sees that no program runs. The reset begins after it."""
+    directory = boot_state.open_directory(machine.site["prechecks"]["state"], make=True)
+    lock = files.lock(directory, long_program.LOCK, 0)
+    machine.tool.write_text("#!/bin/sh\n")
+    long_program.start(machine.site, "n1", long_program.Program("gpu-reset", "now", [str(machine.tool)], HANG_S))
+    time.sleep(0.2)
+    os.close(lock)
+    os.close(directory)
+    assert until(lambda: long_program.result(machine.site, "gpu-reset", "now")).code == 0
 
 
 def test_two_items(machine: Repaired) -> None:

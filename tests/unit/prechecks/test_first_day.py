@@ -1,6 +1,8 @@
 """Nodes on a site's first day: with the defaults, no good node fails, however it is built."""
 
 import os
+import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ import pytest
 import prechecks
 from prechecks import CHECKS, FAILED, OK, SKIPPED, Context
 from prechecks.checks import disk, gpu, inodes
+from prechecks.measure import nvidia
 from slurm_plugin.site.compilation import compile_site
 from slurm_plugin.site.configuration import SiteConfig
 from tests.waiting import HANG_S
@@ -96,32 +99,40 @@ def test_a_full_file_system_fails_however_small(
     assert found_on({"/": file_system(size, available)}, {}, monkeypatch)["disk-size.root"] == verdict
 
 
-@pytest.mark.parametrize(
-    ("devices", "others"),
-    [
-        ([("0x1002", "0x038000")], True),
-        ([("0x8086", "0x038000"), ("0x1a03", "0x030000")], True),
-        ([("0x19e5", "0x120000")], True),
-        ([("0x1002", "0x038000"), ("0x10de", "0x030200")], False),
-        ([("0x10de", "0x030200")], False),
-        ([("0x1a03", "0x030000"), ("0x8086", "0x020000")], False),
-        ([], False),
-    ],
-)
-def test_gpus_of_other_vendors(tmp_path: Path, devices: list[tuple[str, str]], others: bool) -> None:
-    """AMD's and Intel's have no /dev/nvidia0. A node's console display is no GPU."""
-    for number, (vendor, kind) in enumerate(devices):
-        place = tmp_path / f"0000:0{number}:00.0"
-        place.mkdir()
-        (place / "vendor").write_text(f"{vendor}\n")
-        (place / "class").write_text(f"{kind}\n")
-    assert gpu.of_others(str(tmp_path)) is others
+GPU_NODES = {
+    # name: gres.conf, whether the node has NVIDIA's driver, existing files, the job's GPUs, verdict and message
+    "no driver": ("", False, [], (0, 1), SKIPPED, "set gpu-check.device"),
+    "only a count": ("Name=gpu Count=2", False, [], (0, 1), SKIPPED, "set gpu-check.device"),
+    "other GPUs": ("Name=gpu File=dri/renderD[128-129]", False, ["dri/renderD128", "dri/renderD129"], (0,), OK, "2 of"),
+    "one of them is lost": ("Name=gpu File=accel[0-1]", False, ["accel0"], (0, 1), FAILED, "1 of 2 GPUs"),
+    "slices": ("Name=gpu MultipleFiles=nvidia0,caps/21\nName=gpu MultipleFiles=nvidia0,caps/30", True,
+               ["nvidia0", "caps/21", "caps/30"], (0, 1), OK, "3 of 3"),
+    "a lost GPU": ("Name=gpu File=nvidia[0-1]", True, ["nvidia0"], (1,), FAILED, "0 of 1 GPUs"),
+    "a lost GPU that AutoDetect found": ("AutoDetect=nvml", True, ["nvidia0"], (0, 1), FAILED, "1 of 2 GPUs"),
+    "no gres.conf": (None, True, ["nvidia0", "nvidia1"], (0, 1), OK, "2 of 2"),
+    "no form": ("NodeName=n[1 Name=gpu File=nvidia0", True, ["nvidia0"], (0,), OK, "1 of 1"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("count", "verdict"), [(None, SKIPPED), (4, FAILED)])
-def test_a_job_on_gpus_of_another_vendor(monkeypatch: pytest.MonkeyPatch, count: int | None, verdict: str) -> None:
-    """It drains no node, unless the site gives the number of NVIDIA's GPUs."""
-    monkeypatch.setattr(gpu, "of_others", lambda _: True)
-    monkeypatch.setattr(gpu, "devices", lambda numbers, _: dict.fromkeys(map(str, numbers), False))
-    settings = {"gpu-check": {"device": gpu.DEFAULT_DEVICE, "count": count, "tool": None}}
-    assert gpu.GpuCheck().look(Context("prolog", "n1", gpus=(0, 1)), settings).verdict == verdict
+@pytest.mark.parametrize("node", GPU_NODES)
+def test_a_job_with_gpus(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the defaults, the device files are those of gres.conf, else of NVIDIA's driver."""
+    text, driver, files, gpus, verdict, message = GPU_NODES[node]
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        os.mknod(tmp_path / name, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    if text is not None:
+        own = re.sub("(?<=File=)|(?<=Files=)|(?<=[a-z0-9],)", f"{tmp_path}/", text)
+        (tmp_path / "gres.conf").write_text(own)
+    monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
+    monkeypatch.setattr(gpu, "DEFAULT_DEVICE", f"{tmp_path}/nvidia%d")
+    monkeypatch.setattr(nvidia, "DRIVER", str(tmp_path if driver else tmp_path / "none"))
+    settings = {"gpu-check": {"device": gpu.DEFAULT_DEVICE, "count": None, "tool": None}}
+    found = gpu.GpuCheck().look(Context("prolog", "n1", gpus=gpus), settings)
+    assert (found.verdict, message in found.message) == (verdict, True), found
+
+
+def test_the_site_gives_the_number() -> None:
+    """It then expects NVIDIA's files, with or without a driver."""
+    settings = {"gpu-check": {"device": gpu.DEFAULT_DEVICE, "count": 999, "tool": None}}
+    assert gpu.GpuCheck().look(Context("prolog", "n1"), settings).verdict == FAILED

@@ -36,7 +36,7 @@ def test_devices(tmp_path: Path) -> None:
     """A character device counts. A plain file, or none, does not."""
     (tmp_path / "gpu0").symlink_to("/dev/null")
     (tmp_path / "gpu1").write_text("")
-    found = gpu.devices([0, 1, 2], f"{tmp_path}/gpu%d")
+    found = gpu.devices(f"{tmp_path}/gpu{number}" for number in range(3))
     assert found == {f"{tmp_path}/gpu0": True, f"{tmp_path}/gpu1": False, f"{tmp_path}/gpu2": False}
 
 
