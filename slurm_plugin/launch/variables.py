@@ -48,6 +48,14 @@ def read(word: str) -> str:
     return text + word[at:]
 
 
+def words(command: Iterable[str]) -> tuple[str, ...]:
+    """Parse the words of a batch script. Raises UsageError for a `$` that begins no variable and no `$$`."""
+    try:
+        return tuple(map(read, command))
+    except ValueError as error:
+        raise UsageError(f"command: {error}") from error
+
+
 def replaced(words: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words with the values of their variables. Raises UsageError if a variable is not set."""
 

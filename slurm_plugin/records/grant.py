@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from slurm_plugin.records import token
 from slurm_plugin.slurm import ENDED, Job, Queueing
 
 PREFIX = "sp1:"
@@ -153,6 +154,11 @@ def _cut(text: str, most: int) -> str:
     while len(json.dumps(text)) > most:
         text = text[:-1]
     return text
+
+
+def is_alone(job: Job) -> bool:
+    """Return whether a job requested restarts on a site that grants none: its owner restarts it."""
+    return parse(job.admin_comment) is None and token.find(job.comment) is not None
 
 
 def is_uncounted(job: Job | None) -> bool:

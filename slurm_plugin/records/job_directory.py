@@ -32,7 +32,7 @@ _JOB = re.compile("[1-9][0-9]{0,9}", re.ASCII)
 # The names of slurm_plugin's files in a job's directory, and those that it writes before it renames them.
 _NAMES = re.compile(
     r"(?:hostfile(?:\.mpich)?|jobstart_hccl\.json|slurm_script\.\d+|log|turn|launch\.json|hold\.(?:request|json)|job\.(?:yaml|sh)|"
-    r"(?:output|diagnosis)\.json|(?:attempts|usage|progress|slow|answers)\.jsonl|requests|errors|ascend|mindspore|stage-in\..+)",
+    r"(?:output|diagnosis)\.json|task_prolog\.sh|(?:attempts|usage|progress|slow|answers)\.jsonl|requests|errors|ascend|mindspore|stage-in\..+)",
     re.DOTALL,
 )
 

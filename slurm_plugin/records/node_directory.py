@@ -7,7 +7,7 @@ directory. Names contain only numbers, and every level is opened without followi
 user id: root does not stat `user/`, where the user may have mounted a file system that refuses root or never answers.
 
 The user's step writes the file for TaskProlog and the changes of the hooks into `user/`. If root's Prolog made no
-directory, these files are in a directory of the user in /tmp. templates/site/task_prolog.sh.j2 reads both places.
+directory, these files are in a directory of the user in /tmp. `task_prolog` reads both places.
 """
 
 import errno
@@ -23,6 +23,7 @@ REPORT = "report.json"
 CONTEXT = "context.json"
 USER, OWNER = "user", "owner"
 TASK_FILE = "task.sh"  # the file that TaskProlog sources
+OWN_PROLOG = "task_prolog.sh"  # in the job's directory: the TaskProlog of a job on a site that does not run ours
 SPARE = "/tmp/slurm_plugin."  # noqa: S108 - only a directory that is the user's own counts, see user_folder()
 SEPARATOR = ":"  # between the names of a job's directories, of which a node has only one
 HOOKS_END = "# above: from the hooks beside the program\n"
@@ -34,6 +35,21 @@ REMOVE_S = 5.0  # for all programs of a removal together
 # File systems that other nodes cannot see. Root cleans shared directories, and jobs copy data, only on these.
 LOCAL = mounts.LOCAL | {"bcachefs", "overlay", "ramfs", "tmpfs", "zfs"}
 DATA, USED = "data", ".used"  # names in a copy of data (slurm_plugin.supervisor.staging.data_copies)
+_TASK_PROLOG = """\
+# Act only in a step that slurm_plugin launched, and source only a file that the task's own user owns. Otherwise print
+# nothing: Slurm reads all output of this script, stderr too.
+case "$SLURM_PLUGIN_LAUNCH" in '' | *[!0-9.:]* | .*) exit 0 ;; esac
+IFS=: # a heterogeneous job has a name for each group; a node has only its group's directory
+for launch in $SLURM_PLUGIN_LAUNCH; do
+  own={run_directory}/jobs/$launch/user
+  [ ! -d "$own" ] || break
+  own={spare}${{SLURM_PLUGIN_LAUNCH%%:*}} # made by the user if the prolog of slurm_plugin did not run
+done
+unset IFS
+[ -O "$own" ] && [ ! -L "$own" ] && [ -f "$own/task.sh" ] && [ -O "$own/task.sh" ] || exit 0
+. "$own/task.sh"
+echo "unset SLURM_PLUGIN_LAUNCH" # for an srun that the program starts itself
+"""
 _AS_TMP = stat.S_ISVTX | stat.S_IWOTH | stat.S_IXOTH
 _NAP_S = 0.001
 _SILENT = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
@@ -168,6 +184,11 @@ def user_folder(run_directory: str, directory: str) -> str:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
     return path
+
+
+def task_prolog(run_directory: str) -> str:
+    """Return the lines of sh of a TaskProlog: they print the variables of a task that slurm_plugin launched."""
+    return _TASK_PROLOG.format(run_directory=run_directory, spare=SPARE)
 
 
 def write_user_file(place: str, name: str, text: str) -> None:

@@ -14,6 +14,7 @@ from prechecks.files import replace
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.logs import library, signature
 from slurm_plugin.records import site_settings
+from slurm_plugin.records.node_directory import task_prolog
 from slurm_plugin.records.site_settings import ARCHIVE, DEFAULT_ROOT, FILE
 from slurm_plugin.site import archive, lua
 from slurm_plugin.site.compilation import CANARY, SiteFile, compile_site, on_trial
@@ -77,6 +78,7 @@ def rendered(
         "archive": ARCHIVE,
         "python": config.python,
         "run_directory": config.run_directory,
+        "task_prolog": task_prolog(config.run_directory),
         "spool_directory": config.spool_directory,
         "checks": config.policy.checks,
         "gpu_jobs": bool(config.gpu_job_map),

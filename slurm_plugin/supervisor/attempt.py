@@ -4,15 +4,16 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from hostfiles import nodelist
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import env_file, hooks, variables
-from slurm_plugin.launch.container import IMAGE_FLAG, PYXIS
+from slurm_plugin.launch.container import IMAGE_FLAG
 from slurm_plugin.records import diagnoses, launch_record, site_settings, stage_in
 from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.slurm import Slurm, SlurmError
+from slurm_plugin.slurm import Slurm
 from slurm_plugin.supervisor import fabric, progress, queries
 from slurm_plugin.supervisor.decide import BAD, NOT_FOUND, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
 from slurm_plugin.supervisor.diagnose import DIAGNOSIS_S, Failure, diagnose, log_sizes
@@ -64,7 +65,7 @@ class Attempts:
         self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
         self.log_sizes: Mapping[str, int] = {}  # the sizes of the job's logs when the attempt began
         self.diagnosis: diagnoses.Form | None = None  # of the last attempt, if it failed
-        self.task_prolog = queries.task_prolog(self.door) if self.plan.container.get("runtime") == PYXIS else ""
+        self.task_prolog = cache(lambda: queries.task_prolog(self.door))
         self.preparation = self._prepare(run.nodes[: wish.nodes])
 
     def _prepare(self, names: Sequence[str]) -> Preparation:
@@ -147,6 +148,7 @@ class Attempts:
         A slurmd may be restarting. Do not repeat the question if Slurm has revoked the nodes: Slurm ends the steps
         before it ends this process, and a new step would only wait.
         """
+        self.preparation.write_prolog()
         asked = self.preparation.question("barrier")
         answers = self.nodes.ask(question := replace(asked, check=check and asked.check))
         for pause_s in ASK_AGAIN_S:
@@ -163,12 +165,6 @@ class Attempts:
         """Return why the tasks cannot get the variables that differ between them; empty if they can."""
         if self.answers and self.answers.none and self.preparation.tells:
             return "no node answered, so the program's tasks cannot get their ranks"
-        if self.preparation.task_script is not None:
-            try:
-                if not self.door.config().get("TaskProlog"):
-                    return "slurm.conf names no TaskProlog, which tells each task its rank; see: slurm-plugin doctor"
-            except SlurmError as error:
-                say(f"could not read slurm.conf: {error}")
         return ""
 
     def _launched(self, reason: str, health: Mapping[str, Health]) -> Attempt:

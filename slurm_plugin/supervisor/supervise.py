@@ -18,12 +18,11 @@ from slurm_plugin.records import grant, job_directory, launch_record, site_setti
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.records.site_settings import LOST_S
 from slurm_plugin.slurm import SlurmError, connect
-from slurm_plugin.slurm.calls import Patience
-from slurm_plugin.supervisor import any_of, attempt_record, hold, log, queries, script
+from slurm_plugin.supervisor import any_of, attempt_record, hold, job_end, log, queries, script
 from slurm_plugin.supervisor.attempt import ENDED_BY_SLURM, Attempts, Surroundings
 from slurm_plugin.supervisor.decide import IN_A_ROW, Action, Attempt, Health, Wish, decide
-from slurm_plugin.supervisor.guard import handover
-from slurm_plugin.supervisor.guard.handover import mark, put_back, takes_changes
+from slurm_plugin.supervisor.guard import by_owner, handover
+from slurm_plugin.supervisor.guard.handover import takes_changes
 from slurm_plugin.supervisor.guard.nodes import Nodes
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
@@ -37,7 +36,6 @@ UNCHECKED: Mapping[str, Any] = {
     "infiniband_partitions": (),
     "prechecks": {"deadline_s": 10.0},
 }
-KILL_WAIT_S = 120.0  # wait for Slurm to end this process after a requeue or a cancel; KillWait is 30 s by default
 
 
 def main(plan: JobPlan, default_settings: Callable[[], Mapping[str, Any]]) -> int:
@@ -96,6 +94,7 @@ class Supervisor:
         )
         self.attempts = Attempts(surroundings, self.run, self.nodes, self.wish)
         self.lost: frozenset[str] = frozenset()  # nodes that did not answer at the end of the last attempt
+        self.spent = ""  # why this run may not start, on a site that grants no restarts
         self.again = 0  # restarts inside allocations, including those of earlier runs as far as known
 
     def _first_attempt(self, restart: int) -> int:
@@ -122,6 +121,8 @@ class Supervisor:
         """Make attempts until one ends this run. Return the action that ends the run."""
         attempt_record.output(self.files, self.plan, self.attempts.outside)
         reason, restarted = self._opening(), self.plan.continued if self.plan.trial else self.run.restart > 0
+        if self.spent:
+            return Action("fail", 1, self.spent)
         if self.plan.no_kill:
             self._record_node_count()
         try:
@@ -249,6 +250,7 @@ class Supervisor:
         given = grant.Grant()
         try:
             job = self.door.job(run.job_id)
+            self.spent = job_end.spent(self.door, job, self.plan, self._history(all_trials=True))
             given = grant.parse(job.admin_comment) or given
             if not reason:  # the last attempt recorded no cause: begin this log with that of the grant
                 for line in attempt_record.lines_of_reason(given):
@@ -288,6 +290,8 @@ class Supervisor:
         gone = Health("unreachable", "was taken out of the job by Slurm")
         nodes = {name: health if name in there else gone for name, health in nodes.items()}
         given = grant.parse(job.admin_comment)
+        if given is None and grant.is_alone(job):
+            given = by_owner.given(job, self.plan.retries, self._history(all_trials=True))
         if given is None:
             say("this job was granted no restarts: is the site's job_submit.lua installed?")
             return 0, nodes
@@ -315,36 +319,17 @@ class Supervisor:
         if action.kind != "finish" or action.code:
             say(f"{'' if action.grow else 'error,exiting: '}attempt {self.run.attempt}: {action.reason}{then}")
         if self.launcher.told_to_stop and not self.plan.trial:
-            self._cancel()
+            job_end.cancel(self.door, self.run.job_id)
         elif action.kind == "requeue":
-            self._requeue(action)
+            last = (self._history() or [{}])[-1]
+            job_end.requeue(
+                self.door,
+                self.run,
+                self.plan,
+                action,
+                again=0 if self.plan.trial else self.again,
+                lost=[name for name in action.leave_out if name in self.lost],
+                recorded=(last.get("n"), last.get("action")) == (self.run.attempt, "requeue"),
+                files=self.files,
+            )
         return action.code
-
-    def _cancel(self) -> None:
-        """Cancel a job that was stopped, so that Slurm and dependent jobs see it as cancelled."""
-        if os.environ.get("ENVIRONMENT") != "BATCH":  # set by Slurm. Elsewhere Ctrl-C must not end the allocation
-            return
-        try:
-            Patience(queries.AWAY_S, say).ask(lambda: self.door.cancel(self.run.job_id), repeatable=True)
-        except SlurmError as error:
-            say(f"could not cancel the job: {error.one_line}")
-            return
-        time.sleep(KILL_WAIT_S)
-
-    def _requeue(self, action: Action) -> None:
-        """Write this run and the nodes to leave out into the job's comment and requeue the job."""
-        again, moved = 0 if self.plan.trial else self.again, action.moved
-        run, patience, told = self.run, Patience(queries.AWAY_S, say), (self.run.restart, action.leave_out, again)
-        try:
-            if lost := tuple(name for name in action.leave_out if name in self.lost):
-                # If the job is requeued before Slurm notices the loss, it stays COMPLETING until then. On 22.05 steps
-                # of its next run then get no GPU ("Invalid generic resource"). Without --no-kill Slurm ends this
-                # process during the wait.
-                patience.ask(lambda: mark(self.door, run.job_id, *told, moved=moved), repeatable=True)
-                say(f"waiting until Slurm has noticed that {nodelist.fold(lost)} is gone")
-                queries.until_gone(self.door, run.job_id, lost)
-            patience.ask(lambda: put_back(self.door, run.job_id, *told, grow=action.grow, moved=moved), repeatable=True)
-        except (SlurmError, ValueError) as error:
-            say(f"could not requeue: {error}")
-            return
-        time.sleep(KILL_WAIT_S)

@@ -45,6 +45,7 @@ class Request:
     settings: Mapping[str, Any]  # the site's thresholds
     task_script: str | None = None  # the script that TaskProlog sources
     devices: bool = False  # whether the rank table needs the node's Ascend devices
+    prolog: str = ""  # the job's own TaskProlog, which srun runs in each task; empty: slurm.conf's
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,9 @@ def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, 
         )
     except OSError as error:
         what = f"{error.filename}: {error.strerror}; is the site's Prolog installed on this node?"
+        return (prechecks.Verdict("task-prolog", FAILED, JOB_PROBLEM, what),)
+    if request.prolog and not os.access(request.prolog, os.X_OK):
+        what = f"cannot run {request.prolog}: is the job's directory shared with this node, and not mounted noexec?"
         return (prechecks.Verdict("task-prolog", FAILED, JOB_PROBLEM, what),)
     return ()
 

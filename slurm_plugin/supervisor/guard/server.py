@@ -29,9 +29,9 @@ from types import FrameType
 
 from hostfiles import nodelist
 from prechecks import boot_state
-from slurm_plugin.records import node_drains, site_settings
+from slurm_plugin.records import grant, node_drains, site_settings
 from slurm_plugin.slurm import Slurm, SlurmError, connect
-from slurm_plugin.supervisor.guard import barrier, handover, processes, sampler
+from slurm_plugin.supervisor.guard import barrier, by_owner, handover, processes, sampler
 
 LINE = sampler.LINE
 FRESH_S = 2.0  # the longest delay of a beat that continues stopped ranks
@@ -244,7 +244,7 @@ def main(
     if no_kill and not (guard.done or guard.terminating or guard.first) and place is not None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        requeue_orphan(guard.job_id, restart, first, place, connect())
+        requeue_orphan(guard.job_id, restart, first, place, connect(), directory=directory, cluster=cluster)
     return 0
 
 
@@ -255,7 +255,15 @@ def watcher_place(index: int, nodes: int) -> int | None:
 
 
 def requeue_orphan(
-    job_id: int, restart: int, first: str, place: int, door: Slurm, *, sleep: Callable[[float], None] = time.sleep
+    job_id: int,
+    restart: int,
+    first: str,
+    place: int,
+    door: Slurm,
+    *,
+    directory: str = "",
+    cluster: str = "",
+    sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
     """Requeue the job when Slurm also reports its first node as lost. Return whether this process did it.
 
@@ -270,6 +278,8 @@ def requeue_orphan(
                 return False
             names = nodelist.expand(job.nodes) if job.nodes else []
             if first not in names or "DOWN" in door.nodes([first])[first].states:
+                if grant.is_alone(job):
+                    return by_owner.requeue_orphan(door, job, first, directory, cluster)
                 try:
                     return handover.put_back(door, job_id, restart, (first,))
                 except ValueError:  # a user edited the comment: no mark, but Slurm knows that the node is down

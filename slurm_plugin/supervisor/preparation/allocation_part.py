@@ -19,6 +19,11 @@ _PER_NODE = ("SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE")
 _TASKS = ("SLURM_NTASKS", "SLURM_NPROCS")
 
 
+def without(environ: Mapping[str, str], *names: str) -> dict[str, str]:
+    """Return the environment without these variables."""
+    return {name: value for name, value in environ.items() if name not in names}
+
+
 def without_memory(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without the variables that request memory for a step."""
     return {name: value for name, value in environ.items() if name.removeprefix("SLURM_") not in MEMORY}

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from slurm_plugin.launch.container import APPTAINER, IMAGE_FLAG, PYXIS, Container
@@ -13,13 +13,15 @@ from slurm_plugin.slurm import steps
 NVIDIA, AMD = "/dev/nvidiactl", "/dev/kfd"
 
 
-def made(plan: JobPlan, environ: Mapping[str, str], task_prolog: str, copies: str = "") -> Container | None:
+def made(
+    plan: JobPlan, environ: Mapping[str, str], task_prolog: Callable[[], str], copies: str = ""
+) -> Container | None:
     """Return the container of a job with the program's mounts; None if the plan has no container.
 
     The mounts are the job's working directory, also under its path in PWD, the directories of checkpoints and logs, and
-    `copies`, the directory for the nodes' copies of data. `task_prolog` is slurm.conf's TaskProlog. With pyxis Slurm
-    looks for it inside the container, and a task does not start without it. Raise UsageError for a path that cannot be
-    mounted.
+    `copies`, the directory for the nodes' copies of data. `task_prolog` returns slurm.conf's TaskProlog. With pyxis
+    Slurm looks for it inside the container, and a task does not start without it. Raise UsageError for a path that
+    cannot be mounted.
     """
     if not plan.container:
         return None
@@ -34,8 +36,8 @@ def made(plan: JobPlan, environ: Mapping[str, str], task_prolog: str, copies: st
     others += filter(None, (_directory(here / path, here) for path in written))
     if plan.stage_in and copies:
         others.append(copies)
-    if found.runtime == PYXIS and task_prolog.startswith("/"):
-        others.append(f"{task_prolog}:{task_prolog}:ro")
+    if found.runtime == PYXIS and (prolog := task_prolog()).startswith("/"):
+        others.append(f"{prolog}:{prolog}:ro")
     image = str(here / found.image) if _is_path(found) else found.image  # a held job's shell starts elsewhere
     return found._replace(image=image).placed(str(here), others)
 

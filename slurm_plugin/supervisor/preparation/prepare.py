@@ -12,6 +12,7 @@ import prechecks
 from hostfiles import HostfileError, npu
 from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
+from prechecks import files
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import HOSTFILE, MODES, Group, Launch, Options, Place, Shape, hooks, variables
 from slurm_plugin.launch.container import PYXIS
@@ -25,6 +26,7 @@ from slurm_plugin.supervisor.decide import Phase
 from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.hosts import ranktable
 from slurm_plugin.supervisor.preparation import conda, container_step
+from slurm_plugin.supervisor.preparation.allocation_part import without
 from slurm_plugin.supervisor.run import Run, free_port, is_free
 
 # Variables that this job may have inherited from the job that submitted it. With an inherited SLURM_PLUGIN_LAUNCH,
@@ -37,8 +39,8 @@ _ANOTHER_JOBS = (
     "SLURM_PLUGIN_WORLD_INFO",
     "SLURM_PLUGIN_SPARED",
 )
-# Those of PyTorch's error files, too, unless the user has set them. TaskProlog keeps the user's.
-_ERROR_FILES = ("PET_LOG_DIR", "TORCHELASTIC_ERROR_FILE", *log_files.DUMP_FILES)
+# These, too, unless the user has set them. TaskProlog keeps the user's error files.
+_FILES = ("SLURM_TASK_PROLOG", "PET_LOG_DIR", "TORCHELASTIC_ERROR_FILE", *log_files.DUMP_FILES)
 
 
 class Preparation:
@@ -54,19 +56,19 @@ class Preparation:
         *,
         nodelist: str = "",
         again: bool = False,
-        task_prolog: str = "",
+        task_prolog: Callable[[], str] = lambda: "",
         above: Sequence[str] = (),
     ) -> None:
         """Prepare an attempt. `again`: not the first one. `nodelist`: the attempt's nodes; empty for all of the job.
 
-        `task_prolog`: slurm.conf's, for a pyxis container. `above`: names of variables above those of the image.
+        `task_prolog`: returns slurm.conf's. `above`: names of variables above those of the image.
         """
         self.nodelist, self.again = nodelist, again
         self.plan, self.run, self.site, self.environ, self.say = plan, run, site, environ, say
         if plan.mode not in MODES:
             raise UsageError(f"mode: {plan.mode}: found no such mode; accepted are: {', '.join(MODES)}")
         self.mode = MODES[plan.mode]
-        self.words = words_of(plan)
+        self.words = variables.words(plan.command) if plan.variables else plan.command
         self.directory = job_directory.directory(Path.cwd(), run.job_id)
         self.node_directory = node_directory.joined_names(
             node_directory.name(part, run.restart) for part in run.parts or (run.job_id,)
@@ -95,6 +97,9 @@ class Preparation:
             self.container = self.container._replace(env=tuple(names), told=told)
         self.by_prolog = self.own_step and not (self.container and self.container.runtime == PYXIS)
         self.task_script = script if self.by_prolog else None
+        ours = site_settings.deployed() and task_prolog().startswith(f"{site_settings.site_root()}/")
+        needed = self.by_prolog and self.asks and not ours
+        self.own_prolog = self.directory / node_directory.OWN_PROLOG if needed else None
 
     def _place(self, options: Options) -> Place:
         allocation, address = self.run.allocation, ""
@@ -162,7 +167,14 @@ class Preparation:
             settings=self.site["prechecks"],
             task_script=(self.task_script or "") if first and self.asks else None,
             devices=first and self.with_table,
+            prolog=str(self.own_prolog or "") if first else "",
         )
+
+    def write_prolog(self) -> None:
+        """Write the TaskProlog of this job, if it needs one of its own. Raise OSError."""
+        if self.own_prolog:
+            lines = node_directory.task_prolog(self.site["run_directory"])
+            files.replace(self.own_prolog, f"#!/bin/sh\n{lines}", mode=0o755)
 
     def write(self, answers: barrier.Answers | None) -> None:
         """Write the files that the launch reads. Raise OSError, and HostfileError if the rank table cannot be made."""
@@ -298,7 +310,7 @@ class Preparation:
             ours["SLURM_PLUGIN_HOSTFILE"] = str(self.directory / HOSTFILE)
         if request := self.data:
             ours["SLURM_PLUGIN_DATA"] = stage_in.variable(request.directory, request.run)
-        theirs = (name for name in _ERROR_FILES if f"/{job_directory.OURS}/" in self.environ.get(name, ""))
+        theirs = (name for name in _FILES if f"/{job_directory.OURS}/" in self.environ.get(name, ""))
         given = without(self.environ, *self.mode.removed, *_ANOTHER_JOBS, *theirs)
         environ = {
             **self._counted(),
@@ -320,6 +332,8 @@ class Preparation:
             environ = prestart.apply(environ, self._changes())
         if self.asks and (self.by_prolog or not self.own_step):
             environ["SLURM_PLUGIN_LAUNCH"] = self.node_directory
+        if self.own_prolog:
+            environ["SLURM_TASK_PROLOG"] = str(self.own_prolog)  # as srun's --task-prolog, for all groups
         return {**environ, **(self.container.variables(environ) if self.container else {})}
 
     def _counted(self) -> dict[str, str]:
@@ -334,16 +348,3 @@ class Preparation:
         except ValueError as error:
             self.say(f"what the hooks changed cannot be read: {error}")
             return prestart.NONE
-
-
-def words_of(plan: JobPlan) -> tuple[str, ...]:
-    """Return the words of the plan's command. Raise UsageError for a `$` that begins no variable and no `$$`."""
-    try:
-        return tuple(map(variables.read, plan.command)) if plan.variables else plan.command
-    except ValueError as error:
-        raise UsageError(f"command: {error}") from error
-
-
-def without(environ: Mapping[str, str], *names: str) -> dict[str, str]:
-    """Return the environment without these variables."""
-    return {name: value for name, value in environ.items() if name not in names}

@@ -10,7 +10,7 @@ import pytest
 
 from slurm_plugin.records import job_directory, launch_record, log_files
 from slurm_plugin.slurm import SlurmAwayError
-from slurm_plugin.supervisor import hold, supervise
+from slurm_plugin.supervisor import hold, job_end
 from slurm_plugin.supervisor.decide import Action
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.main import _parser
@@ -111,7 +111,7 @@ def test_a_program_that_saves_and_ends_between_two_looks(srun: Path, monkeypatch
 @pytest.mark.parametrize("code", [0, 5])
 def test_a_job_that_is_stopped(srun: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     """However its program ends then: it is not run again, and Slurm is told that it is cancelled; not by hand."""
-    monkeypatch.setattr(supervise, "KILL_WAIT_S", 0.0)
+    monkeypatch.setattr(job_end, "KILL_WAIT_S", 0.0)
     monkeypatch.setattr(Launcher, "told_to_stop", property(lambda _: True, lambda *_: None), raising=False)
     for environment, cancelled in (("BATCH", [JOB]), ("", [])):
         monkeypatch.setenv("ENVIRONMENT", environment)

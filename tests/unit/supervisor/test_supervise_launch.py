@@ -54,17 +54,6 @@ def test_a_node_is_asked_again_when_slurm_is_back(srun: Path, monkeypatch: pytes
     assert "RANK" in (srun / f"run/jobs/{JOB}.0.0/user/task.sh").read_text()
 
 
-def test_a_site_without_task_prolog_starts_no_program_whose_tasks_differ(srun: Path) -> None:
-    """Each would take itself for the only one: TensorFlow's would train alone and end well."""
-    door = FakeSlurm(RUNNING)
-    door.settings = {"TaskProlog": ""}
-    found = attempted(srun, door, plan("./a.out", mode="tensorflow"))
-    assert (found.kind, found.code) == ("fail", 1)
-    assert found.reason == "slurm.conf names no TaskProlog, which tells each task its rank; see: slurm-plugin doctor"
-    assert not (srun / "launched").exists()
-    assert attempted(srun, door, plan("true")).kind == "finish"
-
-
 def test_a_command_that_starts_its_own_tasks_is_told_nothing_of_one(srun: Path) -> None:
     """An srun of the user's would find a RANK that is of another step: it runs as it is, without TaskProlog."""
     assert attempted(srun, FakeSlurm(RUNNING), plan(("srun", "-n4", "./a.out"), mode="pytorch")).kind == "finish"

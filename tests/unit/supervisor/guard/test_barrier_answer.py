@@ -101,6 +101,19 @@ def test_task_file_in_a_place_that_stands_there(
     assert not any(path.iterdir())
 
 
+def test_a_task_prolog_that_this_node_cannot_run(
+    spare: tuple[Request, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The job's directory is on another node, or mounted noexec: slurmstepd would start the task without its rank."""
+    prolog = tmp_path / "task_prolog.sh"
+    request = replace(spare[0], prolog=str(prolog))
+    (found,) = answered(request, capsys).items
+    assert (found.item, found.verdict, found.problem) == ("task-prolog", "failed", "job_problem")
+    assert found.message.startswith(f"cannot run {prolog}: is the job's directory shared with this node")
+    prolog.touch(0o755)
+    assert answered(request, capsys).items == ()
+
+
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of n1's hccn.conf, if any. Its address is known, it has the devices 2 and 3, and no hccn_tool."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from slurm_plugin.records import grant
 from slurm_plugin.slurm import Job, Node, SlurmAwayError, SlurmError
 from slurm_plugin.supervisor.guard import server
 from slurm_plugin.supervisor.guard.server import FIRST_NODE_CHECK_S, WATCHERS_APART_S, requeue_orphan
@@ -9,7 +10,8 @@ from tests import fake_slurm
 from tests.fake_slurm import FakeClock
 from tests.fakes import job, node
 
-RUNNING = job(7, state="RUNNING", nodes="n[1-3]", restarts=1, comment="[sp1;retries=3;ib=auto]")
+GRANT = grant.written("", grant.Grant(granted=3))
+RUNNING = job(7, state="RUNNING", nodes="n[1-3]", restarts=1, comment="[sp1;retries=3;ib=auto]", admin_comment=GRANT)
 WITHOUT = RUNNING._replace(nodes="n[2-3]")
 
 
@@ -50,6 +52,16 @@ def test_the_first_node_is_down() -> None:
     door = FakeSlurm(RUNNING, first=node("n1", "DOWN", "NOT_RESPONDING"))
     assert looked(door)[0]
     assert door.changes == marked(";x=0")
+
+
+@pytest.mark.parametrize(("retries", "excluded"), [(2, "n[1,9]"), (1, None)])
+def test_a_site_that_grants_nothing(retries: int, excluded: str | None) -> None:
+    """The guard requeues the job as its owner, if a restart is left: the earlier run left no record, so it counts."""
+    comment = f"[sp1;retries={retries};ib=auto]"
+    door = FakeSlurm(WITHOUT._replace(admin_comment="", comment=comment, excluded="n9"))
+    changed = [("requeue", 7), ("update_job", 7, {"ExcNodeList": "n[9,1]", "StartTime": "now+5"})]
+    assert looked(door) == (excluded is not None, [0.0])
+    assert door.changes == (changed if excluded else [])
 
 
 def test_a_job_that_has_lost_all_its_nodes() -> None:

@@ -15,7 +15,7 @@ def made(image: str, task_prolog: str = "", named: str = "", *, checkpoint: str 
     """Return the container of a plan. An image with `#` is one for pyxis."""
     runtime = "pyxis" if "#" in image else "apptainer"
     given = plan(checkpoint=checkpoint, container={"image": image, "runtime": runtime, **more})
-    found = container_step.made(given, {"PWD": named}, task_prolog)
+    found = container_step.made(given, {"PWD": named}, lambda: task_prolog)
     assert found is not None
     return found
 

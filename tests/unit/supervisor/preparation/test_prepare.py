@@ -24,7 +24,7 @@ def test_the_question(place: Path, prepare: Prepare) -> None:
     assert (first.hook, first.job_id, first.directory, first.run_directory) == ("barrier", 7, "7.0.0", "/r")
     assert (first.hosts, first.settings, first.check, first.devices) == ("n[1-2]", {"deadline_s": 3.0}, True, True)
     assert first.task_script == MODES["ascend"].task_script(one.place)
-    assert later == replace(first, hook="recheck", task_script=None, devices=False)
+    assert later == replace(first, hook="recheck", task_script=None, devices=False, prolog="")
 
 
 def test_what_is_asked_of_a_mode_whose_tasks_are_alike(place: Path, prepare: Prepare) -> None:

@@ -2,16 +2,20 @@
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
+import hostfiles
 from hostfiles import Device, npu
 from slurm_plugin.launch import MODES
+from slurm_plugin.records import node_directory, site_settings
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.supervisor import network
 from slurm_plugin.supervisor.guard.barrier import Answers
-from slurm_plugin.supervisor.run import master_port
+from slurm_plugin.supervisor.preparation.prepare import Preparation
+from slurm_plugin.supervisor.run import Run, master_port
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.preparing import Prepare, hooked
 
@@ -106,6 +110,40 @@ def test_task_prolog_acts_on_the_launch_alone(
     assert one.asks is (hook or asks)
     assert "SLURM_PLUGIN_LAUNCH" not in one.environment("", launched=False)
     assert one.environment("", launched=True).get("SLURM_PLUGIN_LAUNCH") == ("7.0.0" if one.asks else None)
+
+
+@pytest.mark.parametrize(
+    ("given", "deployed", "prolog", "own"),
+    [
+        (plan("x", mode="pytorch"), False, "/etc/slurm/slurm_plugin/hooks/task_prolog", True),
+        (plan("x", mode="pytorch"), True, "/etc/slurm/slurm_plugin/hooks/task_prolog", False),
+        (plan("x", mode="tensorflow"), True, "/etc/slurm/task_prolog", True),
+        (plan("x", mode="tensorflow"), True, "", True),
+        (plan("x", mode="openmpi"), False, "", False),
+        (plan("x"), False, "", False),
+    ],
+)
+def test_the_task_prolog_of_a_job(
+    place: Path, monkeypatch: pytest.MonkeyPatch, given: JobPlan, deployed: bool, prolog: str, own: bool
+) -> None:
+    """srun runs one of the job's own, unless slurm.conf's is slurm_plugin's or no task needs any."""
+    monkeypatch.setattr(site_settings, "deployed", lambda: deployed)
+    monkeypatch.setattr(site_settings, "site_root", lambda: "/etc/slurm/slurm_plugin")
+    allocation = hostfiles.from_lists("n[1-2]", slots=1, job_id=7)
+    settings = {"run_directory": str(place.parent / "run"), "infiniband_partitions": [], "prechecks": {}}
+    run, outer = Run(7, 0, "", allocation, 0), {"SLURM_TASK_PROLOG": "/w/.slurm_plugin/6/task_prolog.sh"}
+    one = Preparation(given, run, settings, outer, print, task_prolog=lambda: prolog)
+    one.write_prolog()
+    path = place / ".slurm_plugin/7/task_prolog.sh"
+    assert one.question("barrier").prolog == (str(path) if own else "")
+    assert one.environment("", launched=True).get("SLURM_TASK_PROLOG") == (str(path) if own else None)
+    assert path.exists() is own
+    if own:
+        place_of_tasks = node_directory.user_folder(settings["run_directory"], "7.0.0")
+        node_directory.write_user_file(place_of_tasks, "task.sh", "echo export RANK=$SLURM_NODEID\n")
+        environ = {"SLURM_PLUGIN_LAUNCH": one.node_directory, "SLURM_NODEID": "1"}
+        done = subprocess.run([path], env=environ, capture_output=True, text=True, check=True)
+        assert (done.stdout, done.stderr) == ("export RANK=1\nunset SLURM_PLUGIN_LAUNCH\n", "")
 
 
 def test_what_another_job_told_its_program_is_not_this_ones(prepare: Prepare) -> None:

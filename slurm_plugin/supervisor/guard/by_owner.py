@@ -1,0 +1,101 @@
+"""Restarts on a site that grants none, because no admin installed slurm_plugin there: the job's owner requeues the job.
+
+Slurm lets the owner requeue a job, and change its ExcNodeList, StartTime and NumTasks while it is pending. Such a job
+has a token and no grant. The lines of attempts.jsonl count its restarts: the supervisor writes the line of an attempt
+before it requests the requeue, and a run without a last line died with its node, so it counts, too.
+
+When a requeued job leaves COMPLETING, Slurm sets its StartTime to 121 s later, but only if that is not in the future
+(measured on 22.05.8, 24.11.5 and 26.05.5). So the owner sets a StartTime a little later than the end of COMPLETING. Two
+seconds must lie between: a node of the first run still holds the revoked credential, whose times are whole seconds.
+"""
+
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from hostfiles import HostfileError, nodelist
+from slurm_plugin.records import grant, job_directory, token
+from slurm_plugin.slurm import Job, Slurm, SlurmError
+from slurm_plugin.supervisor.log import say
+
+SOON_S: Final = 5  # from the requeue to the next start
+EPILOG_S: Final = 20  # the same on a site with an Epilog, during which the job is COMPLETING
+LOST: Final = ("again", "requeue")  # the last action of a run after which another one may follow
+SPENT: Final = "no restart is left: the job has used those of its spec"
+
+
+def given(job: Job, retries: int, lines: Iterable[Mapping[str, Any]]) -> grant.Grant:
+    """Return the restarts that a job without a grant may use, by its spec, and those that it has used."""
+    last: dict[int, str] = {}
+    again = 0
+    for line in lines:
+        action, run = str(line.get("action")), line.get("restart")
+        again += action == "again"
+        last[run if isinstance(run, int) else 0] = action
+    requeues = sum(last.get(run, LOST[0]) in LOST for run in range(job.restarts))
+    return grant.Grant(granted=retries, requeues=requeues, again=again)
+
+
+def requeue_orphan(door: Slurm, job: Job, first: str, directory: str, cluster: str) -> bool:
+    """Requeue a job whose supervisor is lost with its node `first`. Return False if no restart is left."""
+    asked, lines = token.find(job.comment), job_directory.attempts(Path(directory), cluster) or []
+    if asked is None or not given(job, asked.retries, lines).left:
+        return False
+    requeue(door, job, [first])
+    return True
+
+
+def requeue(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int = 0) -> None:
+    """Requeue the job without these nodes, and let it start soon. `tasks`: NumTasks of a job with a range of nodes.
+
+    Slurm ends this process with SIGTERM during the requeue. Ignore it until the job is changed. Raise SlurmError if the
+    job cannot be requeued.
+    """
+    wait_s = _wait_s(door)
+    try:
+        excluded = nodelist.expand(job.excluded) if job.excluded else []
+    except HostfileError:
+        excluded = []
+    names = nodelist.fold(list(dict.fromkeys([*excluded, *leave_out])))
+    fields = {"ExcNodeList": names} if names else {}
+    fields |= {"NumTasks": str(tasks)} if tasks else {}
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        door.requeue(job.id)
+        for more in (fields, {}):  # if Slurm refuses the nodes, the job starts soon all the same
+            try:
+                door.update_job(job.id, **more, StartTime=f"now+{wait_s}")
+            except SlurmError as error:
+                say(f"could not change the requeued job: {error.one_line}")
+            else:
+                say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it sooner")
+                return
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def close_budget(door: Slurm, job: Job) -> None:
+    """Let Slurm requeue the job no more, also if a node dies. A partition that requeues preempted jobs keeps that."""
+    try:
+        if door.config().get("PreemptMode", "").upper() not in ("", "OFF"):
+            return
+        door.update_job(job.id, Requeue="0")
+    except SlurmError as error:
+        say(f"could not forbid another requeue: {error.one_line}")
+
+
+def tasks_of(plan_nodes: int, environ: Mapping[str, str] = os.environ) -> int:
+    """Return the tasks of the fewest nodes of a job; 0 if the job has no range of nodes."""
+    each = environ.get("SLURM_NTASKS_PER_NODE", "")
+    return plan_nodes * (int(each) if each.isdigit() else 1)
+
+
+def _wait_s(door: Slurm) -> int:
+    """Return the seconds from the requeue to the next start."""
+    try:
+        epilog = door.config().get("Epilog") or ""
+    except SlurmError:
+        epilog = "unknown"
+    return EPILOG_S if epilog and epilog != "(null)" else SOON_S

@@ -1,0 +1,86 @@
+"""End a run for Slurm: requeue the job without its bad nodes, or cancel it."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hostfiles import nodelist
+from slurm_plugin.records import grant
+from slurm_plugin.records.job_plan import JobPlan
+from slurm_plugin.slurm import Job, Slurm, SlurmError
+from slurm_plugin.slurm.calls import Patience
+from slurm_plugin.supervisor import queries
+from slurm_plugin.supervisor.decide import Action
+from slurm_plugin.supervisor.guard import by_owner
+from slurm_plugin.supervisor.guard.handover import mark, put_back
+from slurm_plugin.supervisor.log import say
+from slurm_plugin.supervisor.run import Run
+
+KILL_WAIT_S: Final = (
+    120.0  # wait for Slurm to end this process after a requeue or a cancel; KillWait is 30 s by default
+)
+
+
+def spent(door: Slurm, job: Job, plan: JobPlan, lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return why a run of a job without a grant may not start; empty if it may. After the last restart end requeues."""
+    if not plan.retries or not grant.is_alone(job):
+        return ""
+    given = by_owner.given(job, plan.retries, lines)
+    if not given.left:
+        by_owner.close_budget(door, job)
+    return by_owner.SPENT if given.used > given.granted else ""
+
+
+def cancel(door: Slurm, job_id: int) -> None:
+    """Cancel a job that was stopped, so that Slurm and dependent jobs see it as cancelled."""
+    if os.environ.get("ENVIRONMENT") != "BATCH":  # set by Slurm. Elsewhere Ctrl-C must not end the allocation
+        return
+    try:
+        Patience(queries.AWAY_S, say).ask(lambda: door.cancel(job_id), repeatable=True)
+    except SlurmError as error:
+        say(f"could not cancel the job: {error.one_line}")
+        return
+    time.sleep(KILL_WAIT_S)
+
+
+def requeue(
+    door: Slurm,
+    run: Run,
+    plan: JobPlan,
+    action: Action,
+    *,
+    again: int,
+    lost: Sequence[str],
+    recorded: bool,
+    files: Path,
+) -> None:
+    """Write this run and the nodes to leave out into the job's comment and requeue the job.
+
+    `lost`: nodes that did not answer. `again`: the restarts inside allocations. `recorded`: whether attempts.jsonl in
+    `files` has this request.
+    """
+    moved, patience, told = action.moved, Patience(queries.AWAY_S, say), (run.restart, action.leave_out, again)
+    try:
+        job = patience.ask(lambda: door.job(run.job_id), repeatable=True)
+        alone = grant.is_alone(job)
+        if alone and not recorded:  # without the record it might be requeued more often than its spec says
+            say(f"the job is not requeued: {files / 'attempts.jsonl'} could not be written")
+            return
+        if lost:
+            # If the job is requeued before Slurm notices the loss, it stays COMPLETING until then. On 22.05 steps of
+            # its next run then get no GPU ("Invalid generic resource"). Without --no-kill Slurm ends this process
+            # during the wait.
+            patience.ask(lambda: mark(door, run.job_id, *told, moved=moved), repeatable=True)
+            say(f"waiting until Slurm has noticed that {nodelist.fold(lost)} is gone")
+            queries.until_gone(door, run.job_id, tuple(lost))
+        if alone:
+            fewest = by_owner.tasks_of(plan.min_nodes) if 0 < plan.min_nodes < plan.nodes else 0
+            patience.ask(lambda: by_owner.requeue(door, job, action.leave_out, fewest), repeatable=True)
+            return
+        patience.ask(lambda: put_back(door, run.job_id, *told, grow=action.grow, moved=moved), repeatable=True)
+    except (SlurmError, ValueError) as error:
+        say(f"could not requeue: {error}")
+        return
+    time.sleep(KILL_WAIT_S)

@@ -1,0 +1,78 @@
+"""Restarts of a job on a site that grants none: how they are counted, and what the owner changes in Slurm."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from slurm_plugin.slurm import SlurmError
+from slurm_plugin.supervisor.guard import by_owner
+from tests.fakes import FakeSlurm, job
+
+COMMENT = "[sp1;retries=3;ib=auto]"
+
+
+def line(restart: int, action: str) -> dict[str, Any]:
+    """Return the line of an attempt, as far as it counts."""
+    return {"restart": restart, "action": action}
+
+
+@pytest.mark.parametrize(
+    ("restarts", "lines", "left"),
+    [
+        (0, [], 3),
+        (0, [line(0, "again"), line(0, "again")], 1),
+        (1, [line(0, "requeue")], 2),
+        (1, [line(0, "again"), line(0, "requeue"), line(1, "again")], 0),
+        (1, [], 2),  # the first run died with its node
+        (1, [line(0, "again")], 1),  # and did so after a restart in place
+        (1, [line(0, "finish")], 3),  # a preemption, or a requeue by the owner
+        (3, [line(0, "requeue"), line(1, "finish"), line(2, "requeue")], 1),
+        (3, [line(1, "requeue")], 0),
+        (9, [], 0),
+        (1, [{"restart": "x", "action": ["again"]}], 3),  # a user's file may have any content
+    ],
+)
+def test_restarts_that_are_left(restarts: int, lines: list[dict[str, Any]], left: int) -> None:
+    """Restarts in place, requeues that were recorded, and runs that left no record."""
+    assert by_owner.given(job(restarts=restarts, comment=COMMENT), 3, lines).left == left
+
+
+def settings(**values: str) -> FakeSlurm:
+    """Return a Slurm with job 7 and these settings."""
+    door = FakeSlurm([job(7, state="RUNNING", nodes="n[1-2]", excluded="n5", comment=COMMENT)])
+    door.settings |= values
+    return door
+
+
+@pytest.mark.parametrize(("epilog", "wait_s"), [("(null)", 5), ("", 5), ("/etc/slurm/epilog", 20)])
+def test_the_requeue(epilog: str, wait_s: int) -> None:
+    """It adds to the excluded nodes, and sets the start after the end of COMPLETING. SIGTERM is as before."""
+    door, before = settings(Epilog=epilog), signal.getsignal(signal.SIGTERM)
+    by_owner.requeue(door, door.job(7), ["n2"], tasks=4)
+    fields = {"ExcNodeList": "n[5,2]", "NumTasks": "4", "StartTime": f"now+{wait_s}"}
+    assert door.changes == [("requeue", 7), ("update_job", 7, fields)]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_nodes_that_slurm_does_not_exclude(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job starts soon all the same."""
+    door, told = settings(), []
+
+    def update(_job: int, **fields: str) -> None:
+        told.append(fields)
+        if "ExcNodeList" in fields:
+            raise SlurmError("Requested node configuration is not available")
+
+    monkeypatch.setattr(door, "update_job", update)
+    by_owner.requeue(door, door.job(7), ["n2"])
+    assert told[1:] == [{"StartTime": "now+5"}]
+    assert "could not change the requeued job: Requested node" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("mode", "closed"), [("OFF", True), ("", True), ("REQUEUE", False), ("GANG,SUSPEND", False)])
+def test_the_last_restart(mode: str, closed: bool) -> None:
+    """Slurm no longer requeues the job, except on a cluster where a preempted job is requeued."""
+    door = settings(PreemptMode=mode)
+    by_owner.close_budget(door, door.job(7))
+    assert door.changes == ([("update_job", 7, {"Requeue": "0"})] if closed else [])
