@@ -2,7 +2,10 @@
 
 Template 2 has no ranks. This module assigns them as HCCL does: by server_id compared as text, then by device id. The
 order in the file does not matter (GetSortClouldRankList: a std::map of strings, then devicePhyId). Unknown keys are
-ignored, because 1.0 and 1.2 have keys that are not needed here.
+ignored, because all forms have keys that are not needed here.
+
+The lab form (`deploy_mode: lab`, of MindSpore before 0.3) is read only. It also has a `group_list`, and a rank in each
+instance, which is one device. Its `device_num` is ignored: no page says whether it counts the devices of one server.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hostfiles.allocation import Device
 from hostfiles.nodelist import HostfileError
@@ -18,7 +21,9 @@ from hostfiles.ranktable import COMPLETED, Server, check, check_super_pods, refu
 
 TYPE_CHECKING = False  # as in `typing`, which is slow to import
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final, TypeAlias
+
+    Group: TypeAlias = tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]  # its place, the group, its instances
 
 _LONGEST: Final = 127  # characters of a name; GROUP_NAME_MAX_LEN
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
@@ -33,7 +38,7 @@ class Table(namedtuple("Table", "version servers super_pods")):
     """A rank table: its servers in rank order, and for version 1.2 the server_ids of each super pod."""
 
     __slots__ = ()
-    version: str  # "1.0" or "1.2"; empty for template 2
+    version: str  # "1.0" or "1.2"; empty for template 2 and the lab form
     servers: tuple[Server, ...]
     super_pods: Mapping[str, tuple[str, ...]]
 
@@ -61,8 +66,8 @@ def parse(text: str, *, uneven: bool = False) -> Table:
 def as_1_0(text: str, table: Table, *, uneven: bool = False) -> str:
     """Return a rank table as version 1.0. `text` is the table as it was read, `table` is what `parse` returned for it.
 
-    Template 2 gets the ranks that HCCL would assign. Version 1.0 is returned unchanged. Raise HostfileError for version
-    1.2: version 1.0 has no super pods.
+    Template 2 gets the ranks that HCCL would assign, and the lab form keeps its own. Version 1.0 is returned unchanged.
+    Raise HostfileError for version 1.2: version 1.0 has no super pods.
     """
     if table.version == "1.2":
         raise HostfileError("rank table: version 1.2 has super pods, and 1.0 cannot hold them; use it as it is")
@@ -81,6 +86,11 @@ def _server_list(top: Mapping[str, object], version: str) -> tuple[Server, ...]:
         for device_node in _objects(node, "device", where):
             device = _device(device_node, where, has_super_id=version == "1.2")
             ranked.append((_number(device_node, "rank_id", f"{where}, device {device.id}"), place, device))
+    return _in_rank_order(ids, ranked)
+
+
+def _in_rank_order(ids: Sequence[str], ranked: list[tuple[int, int, Device]]) -> tuple[Server, ...]:
+    """Return the servers of devices with ranks: tuples of the rank, the server's place in `ids`, and the device."""
     ranked.sort(key=lambda item: item[0])
     _check_ranks([(rank, f"server {ids[place]}, device {device.id}", place) for rank, place, device in ranked])
     devices: dict[int, list[Device]] = {}
@@ -109,15 +119,44 @@ def _check_ranks(ranked: list[tuple[int, str, int]]) -> None:
 
 
 def _group_list(top: Mapping[str, object]) -> tuple[Server, ...]:
-    """Return the servers of template 2 in the order of HCCL's ranks. Pods on the same server are merged."""
-    groups = _objects(top, "group_list", "rank table")
-    _count(top, "group_count", len(groups), "rank table")
-    pods: list[tuple[str, str]] = []
-    devices: dict[str, list[Device]] = {}
-    for place, group in enumerate(groups):
-        where = f"group {_string(group, 'group_name', f'group_list[{place}]')}"
+    """Return the servers of template 2, or of the lab form."""
+    found = _objects(top, "group_list", "rank table")
+    _count(top, "group_count", len(found), "rank table")
+    groups = []
+    for place, group in enumerate(found):
+        name = _string(group, "group_name", f"group_list[{place}]")
+        where = f"group {name}" if name else f"group_list[{place}]"
         instances = _objects(group, "instance_list", where)
         _count(group, "instance_count", len(instances), where)
+        groups.append((where, group, instances))
+    first = groups[0][2][0]
+    return _lab(groups) if "rank_id" in first and "pod_name" not in first else _template_2(groups)
+
+
+def _lab(groups: Sequence[Group]) -> tuple[Server, ...]:
+    """Return the servers of the lab form in the order of its ranks."""
+    ranked: list[tuple[int, int, Device]] = []
+    ids: dict[str, int] = {}  # server_id -> its place
+    for where, group, instances in groups:
+        servers = set()
+        for place, instance in enumerate(instances):
+            here = f"{where}, instance {place}"
+            nodes = _objects(instance, "devices", here)
+            if len(nodes) != 1:
+                raise HostfileError(f"{here}: {len(nodes)} devices, and one rank_id; each has its own instance")
+            server = ids.setdefault(_string(instance, "server_id", here), len(ids))
+            servers.add(server)
+            ranked.append((_number(instance, "rank_id", here), server, _device(nodes[0], here)))
+        if "server_num" in group:
+            _count(group, "server_num", len(servers), where)
+    return _in_rank_order(tuple(ids), ranked)
+
+
+def _template_2(groups: Sequence[Group]) -> tuple[Server, ...]:
+    """Return the servers of template 2 in the order of HCCL's ranks. Pods on the same server are merged."""
+    pods: list[tuple[str, str]] = []
+    devices: dict[str, list[Device]] = {}
+    for where, group, instances in groups:
         total = 0
         for instance in instances:
             pod = _string(instance, "pod_name", where)

@@ -180,7 +180,7 @@ CONVERT = Command(
     "hosts convert",
     "Convert a rank table to another form.",
     (
-        Parameter("file", "template 2 (jobstart_hccl.json), or 1.0, to check it", "FILE", read=Path),
+        Parameter("file", "template 2 (jobstart_hccl.json), the lab form, or 1.0, to check it", "FILE", read=Path),
         TO,
         OUTPUT,
         _wait("FILE"),

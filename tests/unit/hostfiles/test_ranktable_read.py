@@ -27,6 +27,14 @@ MINDSPORE = """{"version": "1.0", "server_count": "1", "server_list": [{"server_
 {"device_id": "0", "device_ip": "192.1.27.6", "rank_id": "0"},
 {"device_id": "1", "device_ip": "192.2.27.6", "rank_id": "1"}], "host_nic_ip": "reserve"}], "status": "completed"}"""
 
+# From the tutorial of MindSpore r0.2: the lab form, with a rank for each instance.
+LAB = """{"board_id": "0x0020", "chip_info": "910", "deploy_mode": "lab", "group_count": "1", "group_list": [
+{"device_num": "2", "server_num": "1", "group_name": "", "instance_count": "2", "instance_list": [
+{"devices": [{"device_id": "0", "device_ip": "192.0.2.6"}], "rank_id": "0", "server_id": "198.51.100.4"},
+{"devices": [{"device_id": "1", "device_ip": "192.0.2.7"}], "rank_id": "1", "server_id": "198.51.100.4"}]}],
+"para_plane_nic_location": "device", "para_plane_nic_name": ["eth0", "eth1"], "para_plane_nic_num": "2",
+"status": "completed"}"""
+
 
 def convert(text: str, *, uneven: bool = False) -> str:
     """Convert a text to version 1.0."""
@@ -96,6 +104,43 @@ def test_pods_of_one_server_are_one_server() -> None:
         {"device_id": "0", "rank_id": "0"},
         {"device_id": "4", "device_ip": "192.1.10.254", "rank_id": "1"},
     ]
+
+
+def lab(*instances: tuple[str, str, str]) -> str:
+    """Return a lab table with instances of (rank_id, server_id, device_id)."""
+    table = json.loads(LAB)
+    (group,) = table["group_list"]
+    group["instance_list"] = [
+        {"rank_id": rank, "server_id": server, "devices": [{"device_id": device, "device_ip": f"192.0.2.{place}"}]}
+        for place, (rank, server, device) in enumerate(instances)
+    ]
+    group |= {"instance_count": str(len(instances)), "server_num": str(len({server for _, server, _ in instances}))}
+    return json.dumps(table)
+
+
+def test_ranks_of_the_lab_form_are_the_files() -> None:
+    """Not the order of its instances, of the addresses of its servers, or of its devices."""
+    for given_table, wanted in [
+        (LAB, [("198.51.100.4", "0", "0"), ("198.51.100.4", "1", "1")]),
+        (
+            lab(("3", "10.0.0.10", "0"), ("0", "10.0.0.9", "7"), ("2", "10.0.0.10", "1"), ("1", "10.0.0.9", "4")),
+            [("10.0.0.9", "7", "0"), ("10.0.0.9", "4", "1"), ("10.0.0.10", "1", "2"), ("10.0.0.10", "0", "3")],
+        ),
+    ]:
+        servers = json.loads(convert(given_table))["server_list"]
+        found = [(each["server_id"], d["device_id"], d["rank_id"]) for each in servers for d in each["device"]]
+        assert found == wanted
+
+
+def test_a_lab_table_that_is_refused() -> None:
+    """Its ranks have no gap, each instance has a rank, one device, and the counts are correct."""
+    for old, new, why in [
+        ('"rank_id": "1"', '"rank_id": "2"', "server 198.51.100.4, device 1: rank_id is 2, and no device has 1; "),
+        ('"rank_id": "1", ', "", "group_list[0], instance 1: rank_id is missing"),
+        ('"server_num": "1"', '"server_num": "2"', "group_list[0]: server_num is 2, and 1 are there"),
+        ('"device_id": "1",', '"device_id": "1"}, {"device_id": "2",', "group_list[0], instance 1: 2 devices, and one"),
+    ]:
+        assert refusal_of(HostfileError, parse, LAB.replace(old, new)).startswith(why), new
 
 
 def test_ranks_of_1_0_are_the_files() -> None:
