@@ -7,6 +7,9 @@ from slurm_plugin.records.nearest import TRUTH
 
 ACCEPTED: Final = "90s, 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS"
 
+UNLIMITED: Final = "UNLIMITED"
+_NO_LIMIT: Final = (UNLIMITED, "INFINITE", "-1")  # in any letter case; time_str2secs of Slurm's parse_time.c
+
 LONGEST_WAIT_S: Final = 999_999  # eleven days: numbers in a job's token have at most six digits
 
 HOLD_S: Final = 4 * 3600  # the hold of `hold_on_failure: yes`
@@ -25,23 +28,42 @@ _SLURM = re.compile(
 
 def seconds(text: str) -> int:
     """Return a duration in seconds, more than 0. Raises ValueError with the accepted forms."""
-    if unit := _WITH_UNIT.fullmatch(text):
-        total = int(unit[1]) * _UNIT_S[unit[2]]
-    elif slurm := _SLURM.fullmatch(text):
-        part = {name: int(value or 0) for name, value in slurm.groupdict().items()}
-        total = (
-            part["days"] * _UNIT_S["d"]
-            + (part["day_hours"] + part["hours"]) * _UNIT_S["h"]
-            + (part["day_minutes"] + part["minutes"] + part["only_minutes"]) * _UNIT_S["m"]
-            + part["day_seconds"]
-            + part["seconds"]
-            + part["only_seconds"]
-        )
-    else:
+    total = _total(text)
+    if total is None:
         raise ValueError(ACCEPTED)
     if not total:
         raise ValueError(f"more than 0 (Slurm reads 0 as no limit): {ACCEPTED}")
     return total
+
+
+def _total(text: str) -> int | None:
+    """Return a duration in seconds; None for a text of another form."""
+    if unit := _WITH_UNIT.fullmatch(text):
+        return int(unit[1]) * _UNIT_S[unit[2]]
+    if not (slurm := _SLURM.fullmatch(text)):
+        return None
+    part = {name: int(value or 0) for name, value in slurm.groupdict().items()}
+    return (
+        part["days"] * _UNIT_S["d"]
+        + (part["day_hours"] + part["hours"]) * _UNIT_S["h"]
+        + (part["day_minutes"] + part["minutes"] + part["only_minutes"]) * _UNIT_S["m"]
+        + part["day_seconds"]
+        + part["seconds"]
+        + part["only_seconds"]
+    )
+
+
+def unlimited(text: str) -> bool:
+    """Return whether sbatch reads a time limit as no limit: a word for that, or 0."""
+    return text.upper() in _NO_LIMIT or _total(text) == 0
+
+
+def limit(text: str) -> int | None:
+    """Return a time limit in seconds; None for a word for no limit. Raises ValueError for 0 and for another text."""
+    try:
+        return None if text.upper() in _NO_LIMIT else seconds(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or {UNLIMITED}") from None
 
 
 def change(text: str) -> tuple[int, bool]:
@@ -75,8 +97,13 @@ def hold(text: str) -> int:
 
 
 def slurm_time(text: str) -> str:
-    """Return a duration in sbatch's unambiguous form: `HH:MM:SS` or `D-HH:MM:SS`. Slurm rounds it up to minutes."""
-    days, rest = divmod(seconds(text), _UNIT_S["d"])
+    """Return a time limit in sbatch's unambiguous form: `HH:MM:SS`, `D-HH:MM:SS` or UNLIMITED.
+
+    Slurm rounds it up to minutes. Raises ValueError as `limit`.
+    """
+    if (total := limit(text)) is None:
+        return UNLIMITED
+    days, rest = divmod(total, _UNIT_S["d"])
     hours, rest = divmod(rest, _UNIT_S["h"])
     minutes, left = divmod(rest, _UNIT_S["m"])
     clock = f"{hours:02}:{minutes:02}:{left:02}"

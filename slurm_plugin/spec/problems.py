@@ -32,7 +32,7 @@ TASK_LAUNCH: Final = ("openmpi", "mpich", "intelmpi", "pytorch", "deepspeed", "t
 _DATA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)  # as key_types.Name
 _HOOKS: Final = (".sh", ".py")
 _READERS: Final[Mapping[str, Callable[[str], object]]] = {
-    "time": durations.seconds,
+    "time": durations.limit,
     "progress": progress_file.check,
     "queue_timeout": durations.wait,
     "grow": durations.seconds,
@@ -182,6 +182,9 @@ def _recovery_problems(spec: Spec) -> Iterator[Problem]:
     retries = spec.metadata.annotations.retries or spec.retries
     if spec.grow:
         yield from (Problem(("grow",), text) for text in _no_growth(spec, retries))
+    if spec.grace and durations.unlimited(spec.time or ""):
+        text = f"found it with `time: {spec.time}`; its signal comes before the time limit: leave one of the two out"
+        yield Problem(("grace",), text)
     if retries and spec.open_mode == "truncate":
         text = "found truncate with restarts, each of which would delete the earlier log; accepted: append"
         yield Problem(("open_mode",), text)

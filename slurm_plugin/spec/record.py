@@ -100,7 +100,7 @@ class Spec(Part, frozen=True, kw_only=True):
     time: Annotated[
         str | None,
         Key(
-            "The longest run time: 90s, 30m, 4h, 2d, or as sbatch has it",
+            "The longest run time: 90s, 30m, 4h, 2d, UNLIMITED, or as sbatch has it",
             "time_limit walltime timeout timeout_min timeout_s max_time duration",
         ),
     ] = None

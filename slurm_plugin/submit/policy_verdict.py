@@ -30,7 +30,6 @@ _VARIABLES: Final = {
     "SBATCH_TIMELIMIT": "time",
 }
 _HANDED_ON: Final = ("account", "qos", "reservation", "time", "comment", "job-name")
-_NO_LIMIT: Final = ("0", "-1", "unlimited", "infinite")
 _NODES: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 _LONGEST_SHOWN: Final = 60
 
@@ -118,7 +117,7 @@ class JobOptions(Struct, frozen=True):
     def minutes(self) -> int | None:
         """Return the time limit, rounded up as in Slurm; None if it is missing or unreadable."""
         text = self.options.get("time", "")
-        if text.lower() in _NO_LIMIT:
+        if durations.unlimited(text):
             return UNLIMITED
         try:
             return math.ceil(durations.seconds(text) / 60)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records import job_plan, token
+from slurm_plugin.records import durations, job_plan, token
 from slurm_plugin.records.features import Features
 from slurm_plugin.submit import recovery_options
 from slurm_plugin.submit.wrapper import batch_script
@@ -19,6 +19,7 @@ _VARIABLES: Mapping[str, str] = {
     "SBATCH_OPEN_MODE": "open-mode",
     "SBATCH_REQUEUE": "requeue",
     "SBATCH_SIGNAL": "signal",
+    "SBATCH_TIMELIMIT": "time",
 }
 
 
@@ -89,6 +90,10 @@ def _added_options(found: Sources, features: Features) -> list[str]:
         if name == "signal" and (told := found.last("signal")):
             raise RefusedError(
                 f"--signal={told.value}: found it with grace, which is a signal; leave one of the two out"
+            )
+        if name == "signal" and (told := found.last("time")) and durations.unlimited(told.value or ""):
+            raise RefusedError(
+                f"--time={told.value}: found it with grace, whose signal comes before it; leave one of the two out"
             )
         if name == "requeue" and told and told.value:  # 26.05: --requeue=expedite
             continue

@@ -32,8 +32,8 @@ def make(given: Given, script: bytes, name: str, site: Mapping[str, str], comman
     found = build.sources(given, os.environ, block)
     heterogeneous = given.heterogeneous or any(map(batch_script.begins_component, block))
     asked, problems = features.read(lines, site, found.nodes)
-    if lines and problems and not any(each.line for each in problems):  # the site's features do not fit this job
-        asked, problems = features.read(lines, {}, found.nodes)
+    if lines and problems and not any(each.line for each in problems):
+        return make(given, script, name, {}, command)  # the site's features do not fit this job
     if lines and problems:
         return _said(shown, problems)
     if heterogeneous or problems:
@@ -41,6 +41,8 @@ def make(given: Given, script: bytes, name: str, site: Mapping[str, str], comman
     try:
         return build.build(found, asked._replace(of_site=not lines), script, name, own_command.for_scripts(command))
     except RefusedError as error:
+        if lines and site:  # perhaps only a feature of the site contradicts
+            return make(given, script, name, {}, command)
         return f"slurm-plugin: {shown}: {error}; nothing was submitted" if lines else None
     except MissingError as error:
         return f"slurm-plugin: {error}" if lines else None

@@ -26,6 +26,9 @@ FORMS = {
     "2-12": "2-12:00:00",
     "2-12:30": "2-12:30:00",
     "2-12:30:15": "2-12:30:15",
+    "UNLIMITED": "UNLIMITED",
+    "infinite": "UNLIMITED",
+    "-1": "UNLIMITED",
 }
 
 
@@ -37,15 +40,23 @@ def test_every_accepted_form_means_what_slurm_makes_of_it() -> None:
 
 def test_any_other_text_is_refused_with_the_accepted_forms() -> None:
     """The message lists the forms; digits are ASCII digits."""
-    for text in ["", "4 hours", "1h30m", "1.5h", "-1", "1:60:00", "1-24", "1:2:3:4", "٣h", "UNLIMITED"]:
-        refusal = refusal_of(ValueError, slurm_time, text)
-        assert refusal == ACCEPTED, text
+    for text in ["", "4 hours", "1h30m", "1.5h", "-2", "1:60:00", "1-24", "1:2:3:4", "٣h", "NONE"]:
+        assert refusal_of(ValueError, slurm_time, text) == f"{ACCEPTED}, or UNLIMITED", text
+    assert refusal_of(ValueError, durations.seconds, "UNLIMITED") == ACCEPTED
 
 
 def test_no_time_at_all_is_refused() -> None:
     """Slurm reads 0 as no limit, which no user means by it."""
     for text in ["0", "0s", "0:00", "0-0"]:
         assert re.search("more than 0", refusal_of(ValueError, slurm_time, text)), text
+
+
+def test_what_sbatch_reads_as_no_limit() -> None:
+    """Words in any letter case, and 0 in any form."""
+    for text in ["UNLIMITED", "Unlimited", "INFINITE", "-1", "0", "00:00:00", "0-0"]:
+        assert durations.unlimited(text), text
+    for text in ["", "1", "00:00:01", "NONE"]:
+        assert not durations.unlimited(text), text
 
 
 def test_a_wait() -> None:

@@ -55,7 +55,9 @@ ONE_PROBLEM = {
     "hold_on_failure: on": "line 4: hold_on_failure: found 'on'; accepted: yes (4h), no, 90s, 30m, 4h, 2d, or Slurm's"
     " MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS",
     "time: 4 hours": "line 4: time: found '4 hours'; accepted: 90s, 30m, 4h, 2d, or Slurm's MINUTES, MM:SS, HH:MM:SS,"
-    " D-HH, D-HH:MM, D-HH:MM:SS",
+    " D-HH, D-HH:MM, D-HH:MM:SS, or UNLIMITED",
+    "time: 0": "line 4: time: found '0'; accepted: more than 0 (Slurm reads 0 as no limit): 90s, 30m, 4h, 2d, or"
+    " Slurm's MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or UNLIMITED",
     "launch: rank": "line 4: launch: found 'rank'; accepted: node, task",
     "tensorflow: {ps: 1}": "line 4: tensorflow: found it in mode openmpi; only mode tensorflow accepts it",
     "ascend: {table: no}": "line 4: ascend: found it in mode openmpi; only mode ascend accepts it",

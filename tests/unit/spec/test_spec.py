@@ -163,6 +163,16 @@ def test_what_needs_restarts_says_so() -> None:
     assert load(f"{SMALL}grace: 60s\n".encode(), "job.yaml").grace == "60s"  # a checkpoint before the time limit
 
 
+def test_a_job_without_a_time_limit() -> None:
+    """It gets no signal before its end: with `grace` it is refused."""
+    for word in ("UNLIMITED", "infinite"):
+        assert load(f"{SMALL}time: {word}\n".encode(), "job.yaml").time == word
+        assert problems(f"time: {word}\ngrace: 60s") == [
+            f"line 5: grace: found it with `time: {word}`; its signal comes before the time limit: leave one of the two"
+            " out"
+        ]
+
+
 def test_how_few_nodes_a_program_can_do_with() -> None:
     """At most all of them. The job outlives a lost node only with a restart and enough nodes left."""
     elastic = SMALL.replace("single", "pytorch") + "nodes: 4\n"

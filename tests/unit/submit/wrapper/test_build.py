@@ -159,6 +159,9 @@ def test_a_flag_that_contradicts_a_feature_is_refused() -> None:
         ([], {"SBATCH_NO_REQUEUE": "1"}, Features(retries=1), "--no-requeue: found it with retries"),
         (["--no-kill=off"], {}, Features(retries=1, spares=1), "--no-kill=off: found it with spares"),
         (["--signal=TERM@60"], {}, Features(grace="1m"), "--signal=TERM@60: found it with grace"),
+        (["-t", "UNLIMITED"], {}, Features(grace="1m"), "--time=UNLIMITED: found it with grace"),
+        (["--time=infinite"], {"SBATCH_TIMELIMIT": "5"}, Features(grace="1m"), "--time=infinite: found it with grace"),
+        ([], {"SBATCH_TIMELIMIT": "0"}, Features(grace="1m"), "--time=0: found it with grace"),
         (["--comment=[sp1;retries=1]"], {}, Features(retries=1), "found slurm_plugin's token"),
         (["--comment=" + "x" * 1003], {}, Features(retries=1), "--comment: 1027 bytes .* accepted: 1024"),
     ]

@@ -23,3 +23,15 @@ def test_our_lines_in_a_job_spec() -> None:
         "slurm-plugin: job.yaml: 1 problem, nothing was submitted",
         "  line 3: a job spec has keys for that; write key: value below, and take the #PLUGIN lines out",
     ]
+
+
+def test_a_feature_of_the_site_that_contradicts_an_option() -> None:
+    """The script has its own features without the site's; alone, the site's are left out."""
+    site = {"grace": "20s"}
+    endless = b"#!/bin/sh\n#SBATCH --time=UNLIMITED\n%strue\n"
+    assert make(GIVEN, endless % b"", "a.sh", site, COMMAND) is None
+    made = make(GIVEN, endless % b"#PLUGIN retries=1\n", "a.sh", site, COMMAND)
+    assert isinstance(made, Submission)
+    assert not [each for each in made.arguments if each.startswith("--signal")]
+    said = make(GIVEN, endless % b"#PLUGIN grace=20s\n", "a.sh", {"retries": "1"}, COMMAND)
+    assert str(said).startswith("slurm-plugin: job.yaml: --time=UNLIMITED: found it with grace, whose signal")
