@@ -7,7 +7,7 @@ the container, where TaskProlog cannot read the node's files. So the command its
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from slurm_plugin.errors import UsageError
@@ -19,8 +19,10 @@ IMAGE_FLAG: Final = "container-image"  # an option of srun if Slurm has pyxis
 # Images that only one runtime accepts. Any other image works with both.
 _APPTAINERS = re.compile(r".*\.sif|(?:oras|library|shub)://.*", re.DOTALL)
 _PYXIS = re.compile(r".*\.sqsh|(?:docker://|dockerd://)?[^/]*#.*", re.DOTALL)
-# A path without the separators of either runtime. Both split at `,` and `:`; Apptainer also interprets `\` and `^`.
-_PATH = re.compile(r"/[^\x00-\x1f\x7f,:^\\\"\ud800-\udfff]*")
+_PATH = re.compile(r"/[^\x00-\x1f\x7f\\\ud800-\udfff]*")
+_COLON = re.compile(r"(?<!\\):")  # between the parts of a mount; `\:` is a colon in a path, as in Apptainer's --bind
+# Separators in a path: pyxis has no escape for them, and Apptainer accepts them only with --mount.
+_SEPARATORS = re.compile(r'[,:^"]')
 # Variables that Apptainer refuses to set (env/create.go): each rank would print a message.
 _NOT_APPTAINERS: Final = frozenset({"HOME"})
 # Without this variable, a shell in the container would expand the values (apptainer(1), --no-eval).
@@ -38,7 +40,7 @@ class Container(NamedTuple):
 
     image: str
     runtime: str
-    mounts: tuple[str, ...] = ()  # SRC[:DST[:ro|rw]], in the order in which they are made
+    mounts: tuple[str, ...] = ()  # SRC[:DST[:ro|rw]] with `\:` in paths, in the order in which they are made
     workdir: str = ""  # where the program starts; empty: the job's directory
     writable: bool = False  # whether the program may write to the image, until it ends
     home: bool = True  # whether to mount the user's home directory
@@ -51,9 +53,13 @@ class Container(NamedTuple):
 
         Raise UsageError for a path that cannot be mounted.
         """
-        ours = tuple(dict.fromkeys((directory, *mounts)))
-        if wrong := next(filter(mount_problem, ours), ""):
-            raise UsageError(f"{wrong!r}: found a path that no container can have; {mount_problem(wrong)}")
+        ours = tuple(dict.fromkeys((mount(directory), *mounts)))
+        if wrong := next((each for each in ours if mount_problem(each, self.runtime)), ""):
+            why = mount_problem(wrong, self.runtime)
+            raise UsageError(
+                f"{':'.join(_parts(wrong))!r}: found a path that {self.runtime} cannot mount; {why}\n"
+                f"  give another directory as `workdir`, or an image for {APPTAINER}, which accepts `,` and `:` there"
+            )
         return self._replace(mounts=(*ours, *self.mounts), workdir=self.workdir or directory)
 
     @property
@@ -80,11 +86,22 @@ class Container(NamedTuple):
             *((f"--{self.gpu}",) if self.gpu else ()),
             *(() if self.home else ("--no-home",)),
             *(("--writable-tmpfs",) if self.writable else ()),
-            *(f"--bind={each}" for each in self.mounts),
+            *self._binds(),
             *((f"--pwd={self.workdir}",) if self.workdir else ()),
             self.image,
             *words,
         )
+
+    def _binds(self) -> Iterator[str]:
+        """Yield Apptainer's options for the mounts. All are of one kind: `--mount` comes after every `--bind`."""
+        split = [_parts(each) for each in self.mounts]
+        if not any(_SEPARATORS.search(path) for parts in split for path in parts[:2]):
+            yield from (f"--bind={each}" for each in self.mounts)
+            return
+        for source, *rest in split:
+            fields = (f"source={source}", f"destination={rest[0] if rest else source}")
+            quoted = ['"{}"'.format(each.replace('"', '""')) for each in fields]
+            yield ",".join(["--mount=type=bind", *quoted, *(each for each in rest[1:] if each == "ro")])
 
     def has(self, argv: Sequence[str]) -> bool:
         """Return whether the launch with this argv starts its program in this container."""
@@ -106,18 +123,26 @@ def fits(image: str) -> str:
     return PYXIS if _PYXIS.fullmatch(image) else ""
 
 
-def mount_problem(text: str) -> str:
+def mount(path: str) -> str:
+    """Return the mount of a path under its own name."""
+    return path.replace(":", "\\:")
+
+
+def _parts(text: str) -> list[str]:
+    return [each.replace("\\:", ":") for each in _COLON.split(text)]
+
+
+def mount_problem(text: str, runtime: str) -> str:
     """Return what is wrong with a mount; empty for nothing."""
-    source, *rest = text.split(":")
-    paths, options = [source, *rest[:1]], rest[1:]
-    if len(options) > 1 or not all(map(_PATH.fullmatch, paths)) or any(each not in OPTIONS for each in options):
-        return (
-            "accepted: SRC, SRC:DST or SRC:DST:ro, absolute paths without control characters and"
-            ' ` , : ^ \\ " `; ro or rw'
-        )
-    return ""
+    parts = _parts(text)
+    paths, options = parts[:2], parts[2:]
+    fits_form = len(options) <= 1 and all(each in OPTIONS for each in options) and all(map(is_path, paths))
+    if fits_form and not (runtime == PYXIS and any(map(_SEPARATORS.search, paths))):
+        return ""
+    others = 'and ` , : ^ \\ " `' if runtime == PYXIS else "and backslashes, with `\\:` for a `:` in a path"
+    return f"accepted: SRC, SRC:DST or SRC:DST:ro, absolute paths without control characters {others}; ro or rw"
 
 
-def plain(path: str) -> bool:
-    """Return whether both runtimes can mount a path."""
-    return not mount_problem(path) and ":" not in path
+def is_path(text: str) -> bool:
+    """Return whether a text is an absolute path without control characters and backslashes."""
+    return _PATH.fullmatch(text) is not None

@@ -250,9 +250,9 @@ def _container_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]
     if said is None:
         return
     for index, mount in enumerate(said.mounts):
-        if wrong := container.mount_problem(mount):
+        if wrong := container.mount_problem(mount, said.runtime or ""):
             yield Problem(("container", "mounts", str(index)), f"found {documents.found(mount)}; {wrong}")
-    if said.workdir is not None and not container.plain(said.workdir):
+    if said.workdir is not None and not container.is_path(said.workdir):
         yield Problem(("container", "workdir"), f"found {documents.found(said.workdir)}; accepted: an absolute path")
     fit = container.fits(said.image)
     if not said.runtime:

@@ -16,7 +16,7 @@ enter() { # in a user and a mount namespace, as root there
   mkdir -p $root/usr $root/etc $root/proc $root/dev $root/tmp
   cat /etc/passwd >$root/etc/passwd
   for each in /usr /proc /dev /tmp ${home:+"$HOME"} "${binds[@]}"; do
-    IFS=: read -r source target option <<<"$each"
+    IFS=$'\x1f' read -r source target option <<<"$each"
     [ -e "$source" ] || die "while mounting $source: mount source $source doesn't exist"
     target=$root${target:-$source}
     if [ -d "$source" ]; then mkdir -p "$target"; else mkdir -p "${target%/*}" && touch "$target"; fi
@@ -53,7 +53,11 @@ while [ $# -gt 0 ]; do
   --nv | --rocm) ;;
   --no-home) home='' ;;
   --writable-tmpfs) writable=yes ;;
-  --bind=*) binds+=("${1#*=}") ;;
+  --bind=*) binds+=("$(tr : '\037' <<<"${1#*=}")") ;;
+  --mount=*)
+    [[ $1 =~ ^--mount=type=bind,\"source=(.*)\",\"destination=(.*)\"(,ro)?$ ]] || die "invalid mount: $1"
+    binds+=("${BASH_REMATCH[1]}"$'\x1f'"${BASH_REMATCH[2]}"$'\x1f'"${BASH_REMATCH[3]#,}")
+    ;;
   --pwd=*) directory=${1#*=} ;;
   -*) die "unknown flag: $1" ;;
   *) break ;;

@@ -98,7 +98,7 @@ def test_ranks_a_hold_and_a_shell(cluster: Sandbox) -> None:
     node. Its exit code is the job's. The shell and the rerun of a held job run in the image, too.
     """
     home = cluster.home("alice")
-    checkpoints = home / "contained-checkpoints"
+    checkpoints = home / "contained-lr=0.1,bs=32"  # Apptainer's --bind would split the name
     checkpoints.mkdir()
     shutil.chown(checkpoints, ALICE_UID, ALICE_UID)
     (home / "not-mounted").touch()

@@ -135,10 +135,11 @@ def place(path: documents.Path) -> documents.Path:
 def _container(file: ExperimentFile, image: str, saves: str, directory: Path, runtime: str) -> dict[str, Any]:
     """Return the key `container` of the job. `saves`: where the experiment's directory is, is mounted, too."""
     runtime = container.fits(image) or runtime or container.APPTAINER
-    mounts = [f"{saves}:{saves}"] if saves else []
+    mounts = [f"{container.mount(saves)}:{container.mount(saves)}"] if saves else []
     for each in file.bind_mounts:
-        inside = directory / each.container_path  # relative: in the directory where the program starts
-        mounts.append(f"{each.host_path}:{inside}{':ro' if each.read_only else ''}")
+        inside = str(directory / each.container_path)  # relative: in the directory where the program starts
+        paths = f"{container.mount(each.host_path)}:{container.mount(inside)}"
+        mounts.append(f"{paths}:ro" if each.read_only else paths)
     return {
         "image": _named(image, runtime, directory),
         "runtime": runtime,

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from slurm_plugin.launch.container import APPTAINER, IMAGE_FLAG, PYXIS, Container
+from slurm_plugin.launch.container import APPTAINER, IMAGE_FLAG, PYXIS, Container, mount
 from slurm_plugin.records import job_plan
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import steps
@@ -36,10 +36,11 @@ def made(
     others += filter(None, (_directory(here / path, here) for path in written))
     if plan.stage_in and copies:
         others.append(copies)
+    mounts = [*map(mount, others)]
     if found.runtime == PYXIS and (prolog := task_prolog()).startswith("/"):
-        others.append(f"{prolog}:{prolog}:ro")
+        mounts.append(f"{prolog}:{prolog}:ro")
     image = str(here / found.image) if _is_path(found) else found.image  # a held job's shell starts elsewhere
-    return found._replace(image=image).placed(str(here), others)
+    return found._replace(image=image).placed(str(here), mounts)
 
 
 def lacking(inside: Container | None, environ: Mapping[str, str]) -> str:

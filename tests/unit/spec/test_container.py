@@ -63,6 +63,7 @@ def test_what_is_refused() -> None:
         ({"image": "t.sif", "runtime": "podman"}, {}, "container.runtime: found 'podman'; accepted: apptainer, pyxis"),
         ({"image": "-t.sif"}, {}, "container.image: found '-t.sif'; accepted: an image: a path, or a name"),
         ({"image": "t.sif", "mounts": ["/a", "b"]}, {}, "container.mounts.1: found 'b'; accepted: SRC, SRC:DST or SRC"),
+        ({"image": "x#t", "mounts": ["/a,b"]}, {}, "container.mounts.0: found '/a,b'; accepted: SRC, SRC:DST or SRC"),
         ({"image": "t.sif", "workdir": "w"}, {}, "container.workdir: found 'w'; accepted: an absolute path"),
         ({"runtime": "pyxis"}, {}, "container.image: missing; accepted: an image"),
         ({"image": "t.sif"}, {"command": "srun ./a"}, "container: the command starts its processes itself, and in a"),

@@ -51,9 +51,9 @@ def test_job(text: str, tmp_path: Path) -> None:
 
 def test_a_relative_path_in_the_container(tmp_path: Path) -> None:
     """It is in the directory where the program starts."""
-    text = "environment: {image: a}\nbind_mounts: [{host_path: /d, container_path: data}]"
+    text = "environment: {image: a}\nbind_mounts: [{host_path: '/d:1', container_path: data}]"
     _, job, *_ = load(tmp_path, text)
-    assert job["container"]["mounts"] == [f"/d:{tmp_path}/data"]
+    assert job["container"]["mounts"] == [rf"/d\:1:{tmp_path}/data"]
 
 
 def test_pyxis(tmp_path: Path) -> None:
@@ -70,9 +70,9 @@ def test_problems_of_the_job_have_the_place_in_the_file(tmp_path: Path) -> None:
         "line 3: resources.resource_pool: found 'a pool'; accepted: a name of letters, digits and `_.+@:-`, or a list"
         " of names"
     ]
-    assert problems(tmp_path, "environment: {image: a}\nbind_mounts:\n- {host_path: '/a:b', container_path: /c}") == [
-        "line 2: bind_mounts: found '/a:b:/c'; accepted: SRC, SRC:DST or SRC:DST:ro, absolute paths without control"
-        ' characters and ` , : ^ \\ " `; ro or rw'
+    assert problems(tmp_path, "environment: {image: a}\nbind_mounts:\n- {host_path: '/a\\b', container_path: /c}") == [
+        "line 2: bind_mounts: found '/a\\\\b:/c'; accepted: SRC, SRC:DST or SRC:DST:ro, absolute paths without control"
+        " characters and backslashes, with `\\:` for a `:` in a path; ro or rw"
     ]
     assert problems(tmp_path, "slurm: {sbatch_args: [--wrap=x]}")[0].startswith("line 1: slurm.sbatch_args: ")
 
