@@ -1,6 +1,7 @@
 """Remove leftovers of jobs from a node: files of the jobs' users, and directories of runs that had no epilog.
 
-After a user's last job on the node, the epilog removes the user's files from the site's `clean` directories (/dev/shm).
+After a user's last job on the node, the epilog removes the user's files from the site's `clean` directories (/dev/shm),
+except those that the user's processes use: a login or a service outside Slurm may be on the node.
 One child process finds the files and another removes them, each under a deadline (slurm_plugin.node.child_work), so
 that a hung file system does not block the epilog. The epilog queries Slurm only if there are files to remove.
 
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from errno import EMFILE, EPERM
 
 from slurm_plugin.node import child_work, removal
 from slurm_plugin.records import node_directory, syslog
@@ -29,6 +31,7 @@ OLD_S = 3600.0  # minimum age of a run's directory before a query to Slurm, and 
 FIRST_USER = 1000
 # CLOCK_REALTIME_COARSE of time.h: the clock for the times of files. CLOCK_REALTIME is up to 10 ms ahead of it.
 STAMPS = 5
+MOST_IN_USE = 1 << 18  # most files in use by the processes of one user
 
 
 def after_job(site: Mapping[str, Any], job_id: int, environ: Mapping[str, str], door: Callable[[], Slurm]) -> None:
@@ -94,15 +97,55 @@ def has_no_other_job(uid: int, job_id: int, node: str, door: Callable[[], Slurm]
 
 def users_of_processes() -> set[int]:
     """Return the user ids of all processes."""
-    found = set()
+    return {uid for _, uid in _processes()}
+
+
+def _processes() -> Iterator[tuple[str, int]]:
+    """Yield the id and the user id of each process."""
     with os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdigit():
                 try:
-                    found.add(entry.stat().st_uid)
+                    uid = entry.stat().st_uid
                 except (FileNotFoundError, ProcessLookupError):
                     continue
-    return found
+                yield entry.name, uid
+
+
+def in_use(uid: int) -> frozenset[tuple[int, int]]:
+    """Return device and inode of the files and directories that processes of this user have open, mapped or as cwd.
+
+    Raise OSError if /proc does not say, and if there are more than MOST_IN_USE.
+    """
+    found = set()
+    for pid in (pid for pid, owner in _processes() if owner == uid):
+        for path in _used(pid):
+            try:
+                each = os.stat(path)  # noqa: PTH116 - pathlib costs a hook 5 ms
+            except OSError as error:
+                if error.errno == EPERM:  # map_files of a root without CAP_CHECKPOINT_RESTORE
+                    raise
+                continue  # closed meanwhile, or in a FUSE file system that refuses root
+            found.add((each.st_dev, each.st_ino))
+            if len(found) > MOST_IN_USE:
+                raise OSError(EMFILE, f"its processes use more than {MOST_IN_USE} files")
+    return frozenset(found)
+
+
+def _used(pid: str) -> Iterator[str]:
+    """Yield the links in /proc to the files that a process uses; those found so far if the process ends."""
+    yield f"/proc/{pid}/cwd"
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for folder in (f"/proc/{pid}/fd", f"/proc/{pid}/map_files"):
+            for name in os.listdir(folder):  # noqa: PTH208 - as above
+                yield f"{folder}/{name}"
+
+
+def _bound(paths: list[str]) -> frozenset[str]:
+    """Return the paths in these directories at which processes have bound sockets (proc_net(5), unix)."""
+    with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+        names = (line.rstrip("\n").split(maxsplit=7)[7:] for line in file)
+        return frozenset(name for name, *_ in filter(None, names) if name.startswith(tuple(f"{p}/" for p in paths)))
 
 
 def _find(paths: list[str], uid: int) -> dict[str, list[str]]:
@@ -121,11 +164,11 @@ def _find(paths: list[str], uid: int) -> dict[str, list[str]]:
 
 
 def _remove(paths: list[str], uid: int, before: int) -> int:
-    """Remove the user's files from these directories. Return the number of files removed."""
-    removed = 0
+    """Remove the user's files that no process uses from these directories. Return the number of files removed."""
+    removed, used, bound = 0, in_use(uid), _bound(paths)
     for path in paths:
         with removal.shared(path) as fd:
-            removed += removal.remove(fd, removal.Leftovers(uid, os.fstat(fd).st_dev, before))
+            removed += removal.remove(fd, removal.Leftovers(uid, os.fstat(fd).st_dev, before, used, bound))
     return removed
 
 

@@ -28,18 +28,28 @@ from slurm_plugin.records import node_directory
 DEEPEST = 32  # most directories that are open at the same time, with two descriptors each
 
 
-class Leftovers(namedtuple("Leftovers", "uid device before")):
-    """The files to delete: of this user, on this device, last changed before `before` (cleanup.STAMPS, in ns)."""
+class Leftovers(namedtuple("Leftovers", "uid device before in_use bound", defaults=(frozenset(), frozenset()))):
+    """The files to delete: of this user, on this device, last changed before `before` (cleanup.STAMPS, in ns).
+
+    Files and directories `in_use` stay, by device and inode, and also the sockets at the paths `bound`.
+    """
 
     __slots__ = ()
     uid: int
     device: int
     before: int
+    in_use: Collection[tuple[int, int]]
+    bound: Collection[str]
 
     def has(self, found: os.stat_result, *, whenever: bool = False) -> bool:
         """Return whether to delete a file with this status. `whenever`: ignore the time of its last change."""
         mine = found.st_uid == self.uid and found.st_dev == self.device
-        return mine and (whenever or found.st_ctime_ns < self.before)
+        old = whenever or found.st_ctime_ns < self.before
+        return mine and old and (found.st_dev, found.st_ino) not in self.in_use
+
+    def keeps_socket(self, found: os.stat_result, name: str, directory: int) -> bool:
+        """Return whether a process may accept connections at this name."""
+        return bool(self.bound) and stat.S_ISSOCK(found.st_mode) and f"{_path(directory)}/{name}" in self.bound
 
 
 @contextmanager
@@ -136,7 +146,7 @@ def _delete_or_open(name: str, moved: bool, directory: int, leftovers: Leftovers
     """Delete a file or open a directory. Return the number deleted, and the descriptor. Skip a changed file."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        if not leftovers.has(found, whenever=moved):
+        if not leftovers.has(found, whenever=moved) or leftovers.keeps_socket(found, name, directory):
             return 0, None
         if not stat.S_ISDIR(found.st_mode):
             return _delete(os.unlink, name, directory), None

@@ -84,6 +84,19 @@ def test_with_another_job_of_the_user_it_stays_until_that_one_ends(box: Sandbox)
     assert there(box) == set()
 
 
+def test_a_file_that_a_login_uses_stays(box: Sandbox) -> None:
+    """A process outside Slurm has it open. When that process has ended, the user's next job removes it."""
+    login = "echo x >/dev/shm/session; setsid sleep 1h 9</dev/shm/session </dev/null >/dev/null 2>&1 & echo $!"
+    pid = box.run(["sh", "-c", login], "alice", "n1").stdout.strip()
+    try:
+        over(box, submit(box, LEAVE))
+        assert there(box) == {"session"}
+    finally:
+        box.run(["kill", pid], "alice", "n1")
+    over(box, submit(box, LEAVE))
+    assert there(box) == set()
+
+
 def test_jobs_that_end_in_the_same_moment(box: Sandbox) -> None:
     """One of them cleans up, although each epilog sees the other job."""
     jobs = [submit(box, LEAVE + WAIT) for _ in range(4)]

@@ -1,9 +1,14 @@
 """The clean-up after a job: when it asks Slurm, how it uses the answer, and file systems that hang."""
 
+import ctypes
+import mmap
 import os
 import signal
+import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +97,15 @@ def test_another_users_job(shared: Path) -> None:
     assert clean(shared, door)
 
 
-@pytest.fixture
-def process_of_alice() -> Iterator[None]:
-    """Start a process of alice's that does nothing."""
+@contextmanager
+def process(prepare: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Start a process of alice's that does nothing but `prepare`, as root, and keep what that returns."""
     pid = os.fork()
     if pid == 0:
-        os.setuid(ALICE)
-        signal.pause()
+        with suppress(BaseException):
+            _ = prepare()
+            os.setuid(ALICE)
+            signal.pause()
         os._exit(0)
     try:
         until(lambda: Path(f"/proc/{pid}").stat().st_uid == ALICE)
@@ -106,6 +113,13 @@ def process_of_alice() -> Iterator[None]:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def process_of_alice() -> Iterator[None]:
+    """Start a process of alice's that does nothing."""
+    with process():
+        yield
 
 
 def test_jobs_that_end_together(shared: Path) -> None:
@@ -119,6 +133,60 @@ def test_a_job_whose_processes_are_still_being_ended(shared: Path) -> None:
     """It may use the files; its own epilog comes later."""
     assert not clean(shared, slurm(j7="COMPLETING", j8="COMPLETING"))
     assert clean(shared, slurm(j7="COMPLETING"))
+
+
+def only_mapped(path: Path) -> None:
+    """Map a file, and close it."""
+    fd = os.open(path, os.O_RDONLY)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    assert libc.mmap(None, 1, mmap.PROT_READ, mmap.MAP_SHARED, fd, ctypes.c_long(0)) != ctypes.c_void_p(-1).value
+    os.close(fd)
+
+
+def bound(path: Path) -> socket.socket:
+    """Replace a file by alice's socket."""
+    path.unlink()
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(path))
+    os.chown(path, ALICE, ALICE)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("f", lambda path: os.open(path, os.O_RDONLY)),
+        ("f", only_mapped),
+        ("f", bound),
+        ("deep", lambda path: os.open(path / "er/f", os.O_RDONLY)),
+        ("deep", os.chdir),
+    ],
+    ids=["open", "mapped", "socket", "below", "cwd"],
+)
+def test_a_file_that_a_process_outside_slurm_uses(shared: Path, name: str, use: Callable[[Path], object]) -> None:
+    """It stays until that process ends; all else is removed."""
+    for path in (shared / "deep/er/f", shared / "other/f"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    subprocess.run(["chown", "-R", f"{ALICE}:{ALICE}", shared / "deep", shared / "other"], check=True)
+    with process(lambda: use(shared / name)):
+        time.sleep(0.02)  # until the clock of the file's time has advanced
+        clean(shared, slurm(j7="COMPLETING"))
+        assert [path.name for path in shared.iterdir()] == [name]
+        assert name == "f" or (shared / "deep/er/f").exists()
+    clean(shared, slurm(j7="COMPLETING"))
+    assert list(shared.iterdir()) == []
+
+
+def test_too_many_files_in_use(shared: Path, monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
+    """Nothing is removed, as it is not known what is in use."""
+    monkeypatch.setattr(cleanup, "MOST_IN_USE", 0)
+    with process():
+        assert not clean(shared, slurm(j7="COMPLETING"))
+    assert log == [
+        f"not all files of uid {ALICE} in {shared} are removed: [Errno 24] its processes use more than 0 files"
+    ]
 
 
 def test_slurm_does_not_answer(shared: Path, log: list[str]) -> None:
