@@ -1,5 +1,6 @@
 """`slurm-plugin sbatch` and the real sbatch, on a real Slurm: the same jobs and the same output."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -155,6 +156,9 @@ def test_the_same_jobs(cluster: Sandbox, directory: Path) -> None:
         differ = {name for name in job if with_features.get(name, "").replace("features.sh", "job.sh") != job[name]}
         assert differ <= WITH_FEATURES, line
         assert with_features["Requeue"] == "1", line
+        if job["Command"].startswith("/home/"):
+            places = [Path(os.path.normpath(each["Command"].split()[0])).parent for each in (with_features, job)]
+            assert places[0] == places[1], line
         comment = "a b" if "--comment" in line else "a comment # of mine"
         assert with_features["Comment"].strip() == f"{comment} [sp1;retries=1;ib=auto]", line
 

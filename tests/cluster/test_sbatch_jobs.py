@@ -1,5 +1,6 @@
 """Jobs of `slurm-plugin sbatch` on a real Slurm: restarts for a script, and specs that are batch scripts."""
 
+import json
 import shlex
 
 import pytest
@@ -69,6 +70,45 @@ srun -lK --nodelist="$SLURM_JOB_NODELIST" bash -c 'echo rank on $(hostname); whi
     assert "world 2 nodes 2 attempt 1" in job.log
     assert job.log.count("rank on n2") == 1
     assert job.log.count("rank on n3") == 1
+
+
+BY_COMMAND = """#!/bin/bash
+%s
+me=$(scontrol show job "$SLURM_JOB_ID" | awk -F= '/Command=/{print $2}'); . "$(dirname "$me")/lib.sh"; hi
+"""
+
+
+@pytest.mark.full  # 9 s
+def test_a_script_finds_its_files_by_command(cluster: Sandbox, link: None) -> None:
+    """Also if only the site requests features. If its directory is not writable, a line says that there is no Command;
+    the site's features are then left out.
+    """
+    path = workdir(cluster, "by-command")
+    (path / "own.sh").write_text(BY_COMMAND % "#PLUGIN retries=1")
+    (path / "sites.sh").write_text(BY_COMMAND % "")
+    (path / "lib.sh").write_text("hi() { echo hi $SLURM_PLUGIN_ATTEMPT; }\n")
+    compiled = cluster.directory / "etc/slurm/slurm_plugin/compiled.json"
+    before = compiled.read_text()
+    names = sorted(each.name for each in path.iterdir())
+
+    def submit(name: str, mode: int, said: str = "") -> Job:
+        path.chmod(mode)
+        line = f"PATH=$HOME/bin:$PATH; sbatch --parsable --output=by-command-%j.out by-command/{name}.sh"
+        done = cluster.run(["sh", "-c", line])
+        assert (done.stderr, sorted(each.name for each in path.iterdir())) == (said, names)
+        return Job(cluster, int(done.stdout), path)
+
+    why = "slurm-plugin: by-command: Permission denied: Slurm gets no Command of the job\n"
+    said = f"{why}  if the script finds its files by that, make the directory writable\n"
+    jobs = [(submit("own", 0o755), "hi 0\n"), (submit("own", 0o555, said), "")]
+    compiled.write_text(json.dumps({**json.loads(before), "sbatch": {"retries": "1"}}))
+    try:
+        jobs += [(submit("sites", 0o755), "hi 0\n"), (submit("sites", 0o555), "hi\n")]
+    finally:
+        compiled.write_text(before)
+    for job, printed in jobs:
+        job.end()
+        assert not printed or (path.parent / f"by-command-{job.id}.out").read_text() == printed
 
 
 @pytest.mark.full  # over 5 s

@@ -32,7 +32,7 @@ _LAUNCHER_BYTES = 1 << 16  # larger than any launcher of this package
 
 
 def main(args: "Sequence[str]") -> int:
-    """Become the real sbatch. Return 3 if there is none, 2 if the features are wrong, 130 after Ctrl-C."""
+    """Become the real sbatch, or return its exit code; 3 if there is none, 2 for wrong features, 130 after Ctrl-C."""
     settings = _settings()
     path = _find(settings.get("slurm_bin", ""), _own(), os.environ)
     if path is None:
@@ -46,6 +46,13 @@ def main(args: "Sequence[str]") -> int:
     if isinstance(made, str):
         print(made, file=sys.stderr)
         return 2
+    if made and made.place:
+        from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - only for a script that has features
+
+        code = submission.run_beside(made, lambda words: _become(path, words, os.environ))
+        if code is not None:
+            return code
+        made = None if made.of_site else made
     if made:
         _on_fd(_STDIN, made.script)
     return _become(path, made.arguments if made else args, os.environ)
@@ -57,7 +64,7 @@ def _with_features(args: "Sequence[str]", settings: "Mapping[str, Any]") -> "Sub
     if given is None or given.names & arguments.ENDING:
         return None
     site = settings.get("sbatch") or {}
-    script, name = _script(given, wanted=bool(site))
+    script, name, place = _script(given, wanted=bool(site))
     if likely := batch_script.alike(batch_script.first_block(script)):
         from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - for a script with such a line
 
@@ -68,7 +75,8 @@ def _with_features(args: "Sequence[str]", settings: "Mapping[str, Any]") -> "Sub
     from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - only for a script that has features
 
     command = settings.get("command") or f"{site_settings.DEFAULT_ROOT}/bin/slurm-plugin"
-    return submission.make(given, script, name, site, command)
+    made = submission.make(given, script, name, site, command)
+    return made if made is None or isinstance(made, str) else made._replace(place=place)
 
 
 def _settings() -> "Mapping[str, Any]":
@@ -90,32 +98,32 @@ def _own() -> "list[str]":
     ]
 
 
-def _script(given: "Given", *, wanted: bool) -> "tuple[bytes, str]":
-    """Return the script that sbatch will read, and the job name that it will choose. Each is empty if unknown here.
+def _script(given: "Given", *, wanted: bool) -> "tuple[bytes, str, str]":
+    """Return the script that sbatch will read, the job name that it will choose, and the script's file.
 
-    Restore input that can be read only once. `wanted`: return the text of --wrap, too.
+    Each is empty if there is none, or if it is unknown here. Restore input that can be read only once. `wanted`: return
+    the text of --wrap, too.
     """
     wrapped = given.last("wrap")
     if wrapped is not None:
         own = not given.rest and wrapped.value is not None
-        return (
-            _WRAP_HEAD + f"{wrapped.value}\n".encode("utf-8", "surrogateescape") if wanted and own else b""
-        ), _WRAPPED
+        text = f"{wrapped.value}\n".encode("utf-8", "surrogateescape") if wanted and own else b""
+        return text and _WRAP_HEAD + text, _WRAPPED, ""
     if not given.rest:
-        return _read_and_restore(_STDIN), ""
+        return _read_and_restore(_STDIN), "", ""
     folder = given.last("chdir")
     path = _find_script(given.rest[0], (folder.value if folder else "") or ".", os.environ.get("PATH", ""))
     name = path.rpartition("/")[2]
     if os.path.isfile(path):  # noqa: PTH113 - also /dev/fd/N of a file: sbatch opens that from the beginning
         try:
             with open(path, "rb") as file:  # noqa: PTH123
-                return file.read(), name
+                return file.read(), name, "" if path.startswith(("/dev/", "/proc/")) else path
         except OSError:
-            return b"", name
+            return b"", name, ""
     before, _, number = path.rpartition("/")
     if path == "/dev/stdin" or (before in ("/dev/fd", "/proc/self/fd") and number.isdigit()):
-        return _read_and_restore(int(number) if number.isdigit() else _STDIN), name
-    return b"", name  # a named pipe cannot be restored; sbatch reports any other problem
+        return _read_and_restore(int(number) if number.isdigit() else _STDIN), name, ""
+    return b"", name, ""  # a named pipe cannot be restored; sbatch reports any other problem
 
 
 def _find_script(script: str, folder: str, search: str) -> str:

@@ -1,8 +1,15 @@
-"""Build the submission of a script with features (`#PLUGIN` lines), or a message that says what is wrong with it."""
+"""Build the submission of a script with features (`#PLUGIN` lines), or a message that says what is wrong with it.
+
+Slurm's `Command` is the path of the script that sbatch reads. Scripts find their files by its directory. So sbatch gets
+the batch script as a file beside the user's script.
+"""
 
 import os
-from collections.abc import Mapping
-from typing import Final
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, NoReturn
 
 from slurm_plugin.errors import MissingError, printable
 from slurm_plugin.records import features
@@ -16,6 +23,9 @@ _HETEROGENEOUS: Final = (
     "a heterogeneous job has no features; take the #PLUGIN lines out, or write a job of one kind of nodes"
 )
 _SPEC: Final = "a job spec has keys for that; write key: value below, and take the #PLUGIN lines out"
+
+_ENDING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def make(given: Given, script: bytes, name: str, site: Mapping[str, str], command: str) -> Submission | str | None:
@@ -62,3 +72,65 @@ def _said(shown: str, problems: list[Problem]) -> str:
     texts = [f"  {f'line {each.line}' if each.line else 'site file, sbatch'}: {each.text}" for each in problems]
     head = f"slurm-plugin: {shown}: {count}, nothing was submitted"
     return "\n".join((head, *texts, "  correct the #PLUGIN lines, then submit it again; see: slurm-plugin schema"))
+
+
+def run_beside(made: Submission, become: Callable[[list[str]], NoReturn]) -> int | None:
+    """Write the batch script beside the user's, run sbatch with it, and remove it. Return sbatch's exit code.
+
+    `become` replaces the process by sbatch. A signal that ends sbatch ends this process, too. Return None if the file
+    cannot be written. Then print a message if the user requested the features.
+    """
+    child = 0
+
+    def end(number: int, _: object) -> None:
+        if not child:
+            raise SystemExit(128 + number)
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+    folder, name = os.path.split(made.place)
+    path = f"{folder}/.{name[:60]}.{os.urandom(4).hex()}"
+    try:
+        try:
+            with open(path, "xb", opener=_private) as file:
+                file.write(made.script)
+            path = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118 - sbatch would first look in --chdir
+        except OSError as error:
+            if not made.of_site:
+                print(
+                    f"slurm-plugin: {os.path.normpath(folder)}: {error.strerror}: Slurm gets no Command of the job",
+                    file=sys.stderr,
+                )
+                print("  if the script finds its files by that, make the directory writable", file=sys.stderr)
+            return None
+        parent, child = os.getpid(), os.fork()
+        if not child:
+            _end_with(parent)
+            become([*made.arguments, path])
+        status = os.waitpid(child, 0)[1]
+    finally:
+        with suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        with suppress(OSError):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process with its parent: who kills `sbatch` at a deadline wants no job from it."""
+    with suppress(ImportError):
+        import ctypes  # noqa: PLC0415 - 16 ms, and only here
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)

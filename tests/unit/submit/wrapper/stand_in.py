@@ -6,10 +6,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[4]
-# A script, not ELF, so the variable against endless calls is set. It prints everything that it was given.
+# A script, not ELF, so the variable against endless calls is set. It prints everything that it was given. Of a batch
+# script of ours in a file: `command` is its path, which is not in `argv`; `stdin` its content.
 REAL = f"""#!{sys.executable} -IS
-import json, os, sys
-print(json.dumps({{"argv": sys.argv[1:], "stdin": sys.stdin.buffer.read().decode("latin1"),
+import json, os, re, sys
+argv, script, command = sys.argv[1:], sys.stdin, ""
+if argv and re.search(r"/\\.[^/]+\\.[0-9a-f]{{8}}$", argv[-1]):
+    command = argv.pop()
+    script = open(command)
+print(json.dumps({{"argv": argv, "stdin": script.buffer.read().decode("latin1") if script else "", "command": command,
                   "guard": os.environ.get("SLURM_PLUGIN_SBATCH", "")}}))
 sys.exit(7)
 """

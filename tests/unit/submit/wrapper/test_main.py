@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.gone import until_gone
 from tests.unit.submit.wrapper.stand_in import ROOT, beside, given, program, run
 from tests.unit.test_layering import THIRD_PARTY
+from tests.waiting import HANG_S
 
 MOST_MODULES = 25  # `re`, `typing` or `json` alone would exceed this
 PLAIN = "#!/bin/sh\n#SBATCH -N1\necho \xff\n"
@@ -74,6 +76,40 @@ def test_a_script_is_found_where_sbatch_finds_it(real: Path) -> None:
     assert given(run(real, "job.sh"))["argv"] == ["job.sh"]
     (real / "real" / "job.sh").write_text(WITH)
     assert len(given(run(real, "job.sh"))["argv"]) == 4  # type: ignore[arg-type] # a list
+
+
+def test_the_file_beside_the_script(real: Path) -> None:
+    """sbatch gets the batch script in the script's directory, whose path Slurm keeps as Command. Then it is removed."""
+    (real / "d").mkdir()
+    (real / "d" / "job.sh").write_text(WITH)
+    before = list((real / "d").iterdir())
+    for words in (["d/job.sh", "a"], ["./d/job.sh"], [f"{real}/d/job.sh"], ["-Dd", "job.sh"], ["-Dreal", "d/job.sh"]):
+        command = Path(str(given(run(real, *words))["command"]))
+        assert command.is_absolute(), words
+        assert (command.parent.resolve(), command.stem) == (real / "d", ".job.sh"), words
+        assert list((real / "d").iterdir()) == before, words
+    for words, stdin in ((["/dev/stdin"], WITH), ([], WITH)):
+        assert given(run(real, *words, stdin=stdin))["command"] == "", words
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_sbatch_too(real: Path, number: signal.Signals) -> None:
+    """A caller that kills `sbatch` gets no job. The file is removed, except after SIGKILL."""
+    program(real / "real" / "sbatch", "#!/bin/sh\necho $$\nexec sleep 1h\n")
+    (real / "job.sh").write_text(WITH)
+    with subprocess.Popen(
+        [real / "ours" / "sbatch", "job.sh"],
+        stdout=subprocess.PIPE,
+        cwd=real,
+        env={"PATH": f"{real}/real:/usr/bin:/bin"},
+    ) as process:
+        assert process.stdout
+        pid = int(process.stdout.readline())
+        assert pid != process.pid
+        process.send_signal(number)
+        assert process.wait(HANG_S) == -number
+        until_gone(pid)
+    assert (list(real.glob(".job.sh.*")) == []) is (number != signal.SIGKILL)
 
 
 def test_everything_wrong_is_told_and_nothing_submitted(real: Path) -> None:
@@ -202,6 +238,7 @@ def test_a_site_turns_features_on(tmp_path: Path, real: Path) -> None:
         found = given(run(real, *words))
         assert found["argv"] == [name, "--open-mode=append", "--requeue", "--comment=[sp1;retries=1;ib=auto]"]
         assert sys.executable in str(found["stdin"])
+        assert bool(found["command"]) is (words[-1] == "job.sh")
     for words in (["--no-requeue", "job.sh"], ["-N1", ":", "-N2", "job.sh"]):
         assert given(run(real, *words))["argv"] == words
     assert os.environ.get("SLURM_PLUGIN_SBATCH") is None
