@@ -70,9 +70,9 @@ def node(path: str, name: str, read: Callable[[str], str] = text) -> Node | None
     )
 
 
-def lines(path: str) -> Iterator[str]:
+def lines(path: str, read: Callable[[str], str] = text) -> Iterator[str]:
     """Yield the lines of slurm.conf, or of a file of its form. Raise OSError and ValueError as `node` does."""
-    return _lines(path, text, {})
+    return _lines(path, read, {})
 
 
 def numbers(ranges: str) -> set[int]:
@@ -106,15 +106,15 @@ def _lines(path: str, read: Callable[[str], str], parameters: dict[str, str], de
             whole = f"{whole[:-1]} "
             continue
         done, whole = whole.strip(), ""
-        word, _, rest = done.partition(" ")
-        if word.lower() == "include":
-            other = rest.strip().replace("%c", parameters.get("clustername", "%c"))
+        words = done.split(None, 1)
+        if len(words) > 1 and words[0].lower() == "include":
+            other = words[1].replace("%c", parameters.get("clustername", "%c"))
             beside = other if other[:1] == "/" else f"{path.rpartition('/')[0]}/{other}"
             yield from _lines(beside, read, parameters, depth + 1)
         elif done:
             key, _, value = done.partition("=")
             if key.strip().lower() == "clustername":
-                parameters["clustername"] = value.strip().lower()
+                parameters["clustername"] = "".join(value.split()[:1]).strip('"').lower()
             yield done
 
 

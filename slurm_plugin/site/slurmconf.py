@@ -43,18 +43,13 @@ class Setting:
 
 
 def settings(text: str) -> tuple[Setting, ...]:
-    """Return every key = value in the order of the file. Do not read included files."""
+    """Return every key = value in the order of the text. Do not read included files."""
     found = []
     for first, end, line in _logical(text):
         pairs = [] if _INCLUDE.match(line) else _pairs(line)
         plain = len(pairs) == 1 and not pairs[0][1]
         found += [Setting(name.lower(), value, first, end, plain) for name, _, value in pairs]
     return tuple(found)
-
-
-def includes(text: str) -> tuple[str, ...]:
-    """Return the names of the included files, as slurm.conf gives them."""
-    return tuple(found[1] for _, _, line in _logical(text) if (found := _INCLUDE.match(line)))
 
 
 def value(found: Iterable[Setting], name: str) -> str:

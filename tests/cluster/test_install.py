@@ -157,6 +157,35 @@ def test_installed_beside_a_sites_own_and_taken_back(site: Site) -> None:
     assert "prolog n2" in site.ran()
 
 
+@pytest.mark.full  # 16 s
+def test_installed_beside_files_that_slurm_conf_includes(site: Site) -> None:
+    """At any depth, and with the cluster's name. Both hooks run once, and lists have the words of both."""
+    conf = site.at / "slurm.conf"
+    moved = {line.partition("=")[0]: line for line in conf.read_text().splitlines()}
+    names = ("Prolog", "PrologFlags", "TaskProlog")
+    site.etc.settings(**dict.fromkeys(names, ""))
+    (site.at / "own/more.conf").write_text("include %c.conf\n")
+    cluster = moved["ClusterName"].partition("=")[2]
+    (site.at / f"own/{cluster}.conf").write_text("".join(f"{moved[name]}\n" for name in names))
+    conf.write_text(f"{conf.read_text()}include own/more.conf\n")
+    before = conf.read_text()
+    plan = site.call("install", "--apply")
+    assert not plan["by_hand"]
+    assert any(f"/etc/slurm/own/{cluster}.conf sets PrologFlags" in each for each in plan["notices"])
+    site.tell()
+    site.ran()
+    job = run(site, "included")
+    assert job.end() == "COMPLETED", job.log
+    assert sorted(line for line in job.log.splitlines() if line.startswith("own")) == [
+        f"own yes rank {rank}" for rank in range(8)
+    ]
+    prologs = [line.split()[1] for line in site.log.read_text().splitlines() if "/prolog " in line]
+    assert sorted(prologs) == sorted(job.nodes)
+    assert "PrologFlags             = Alloc,DeferBatch\n" in site.box.run(["scontrol", "show", "config"]).stdout
+    site.call("uninstall", "--apply")
+    assert conf.read_text() == before
+
+
 @pytest.mark.full  # 18 s
 def test_the_sites_prolog_says_no(site: Site) -> None:
     """Its exit code drains the node, and our hook does not run."""

@@ -1,6 +1,7 @@
 """Edit the text of slurm.conf: replace lines of the site by ours, and list what the admin must edit.
 
-The admin must edit ambiguous lines and included files.
+The admin must edit ambiguous lines. Included files do not change: our block at the end of slurm.conf says their
+parameters again, and Slurm takes the last. But of a parameter that may occur several times it takes all.
 """
 
 import re
@@ -15,7 +16,6 @@ from slurm_plugin.site.slurmconf import (
     HOOKS,
     DamagedError,
     Setting,
-    includes,
     joined,
     replaced,
     settings,
@@ -48,38 +48,49 @@ class Lines:
 def lines(state: MachineState, fragment: Mapping[str, str]) -> Lines:
     """Insert the lines of the fragment into slurm.conf, and remove our earlier lines."""
     text = state.text
-    if _written_by_hand(text, fragment, state.leading):
-        return Lines(text)
-    back = without_ours(state)
-    if back.by_hand:
-        return back
+    try:
+        before = settings(state.whole(text))
+        if _written_by_hand(text, before, fragment, state.leading):
+            return Lines(text)
+        back = without_ours(state)
+        if back.by_hand:
+            return back
+        every = settings(state.whole(back.text))
+    except ValueError as error:
+        return Lines(text, by_hand=(str(error),))
     found = settings(back.text)
     repeat = bool(state.release and state.release.hooks_repeat)
-    by_hand = [*_elsewhere(fragment, state.included), *_unclear(fragment, found, repeat=repeat)]
+    elsewhere = {name: path for name in fragment if (path := _included(state.included, name))}
+    by_hand = [*_unreadable(state.included), *_unclear(fragment, found, every, elsewhere, repeat=repeat)]
     wanted: dict[str, str] = {}
     chained: dict[str, tuple[str, ...]] = {}
     away: list[Setting] = []
     for name, should in fragment.items():
-        own = [each for each in found if each.name == name.lower()]
+        own = [each for each in every if each.name == name.lower()]
         if name in HOOKS:
             if own and name in state.leading:
                 continue
-            chained |= {name: tuple(each.value for each in own)} if own else {}
+            several = repeat and name in REPEATED
+            if several and name in elsewhere:  # Slurm runs them all; the hook of the included file stays
+                wanted[name] = should
+                continue
+            chained |= {name: tuple(each.value for each in (own if several else own[-1:]))} if own else {}
             wanted[name] = f"{state.root}/chain/{HOOKS[name]}" if own else should
         elif own and joined(own[-1].value, should) == own[-1].value:
             continue
         else:
             wanted[name] = joined(own[-1].value if own else "", should)
-        away += own
+        away += [each for each in found if each.name == name.lower()]
     if by_hand:
         return Lines(text, by_hand=tuple(by_hand))
-    parameters = value(found, "SlurmctldParameters").lower().split(",")
+    parameters = value(every, "SlurmctldParameters").lower().split(",")
+    again = {name: path for name, path in elsewhere.items() if name in wanted}
     return Lines(
         with_block(back.text, wanted, away),
         chained,
-        notices=tuple(_notices(wanted, chained, found)),
+        notices=(*_notices(wanted, chained, every), *_again(again, known=state.release is not None)),
         configless="enable_configless" in parameters,
-        epilog_slurmctld_is_new=not value(settings(text), "EpilogSlurmctld"),
+        epilog_slurmctld_is_new=not value(before, "EpilogSlurmctld"),
     )
 
 
@@ -102,9 +113,10 @@ def without_ours(state: MachineState) -> Lines:
     return Lines(text)
 
 
-def _written_by_hand(text: str, fragment: Mapping[str, str], leading: Collection[str]) -> bool:
+def _written_by_hand(
+    text: str, found: Collection[Setting], fragment: Mapping[str, str], leading: Collection[str]
+) -> bool:
     """Return whether an admin has written all our lines: then slurm.conf does not change."""
-    found = settings(text)
     given = {name: value(found, name) for name in fragment}
     fine = (
         given[name] and (name in leading or joined(given[name], should) == given[name])
@@ -113,22 +125,43 @@ def _written_by_hand(text: str, fragment: Mapping[str, str], leading: Collection
     return BEGIN not in text and all(fine)
 
 
-def _elsewhere(fragment: Mapping[str, str], included: Mapping[str, str | None]) -> Iterator[str]:
-    """Find lines in included files that the admin must move or check."""
-    names = {name.lower(): name for name in fragment}
+def _unreadable(included: Mapping[str, str | None]) -> Iterator[str]:
     for path, text in included.items():
         if text is None:
             yield f"{path}, which slurm.conf includes, cannot be read: it may hold lines that go with ours"
-            continue
-        for name in dict.fromkeys(names[each.name] for each in settings(text) if each.name in names):
-            yield f"{path}, which slurm.conf includes, sets {name}: move that line to slurm.conf"
-        if includes(text):
-            yield f"{path}, which slurm.conf includes, includes others: name them in slurm.conf itself"
 
 
-def _unclear(fragment: Mapping[str, str], found: tuple[Setting, ...], *, repeat: bool) -> Iterator[str]:
-    """Find lines in slurm.conf that are ambiguous, or whose program a chain script cannot call."""
+def _included(included: Mapping[str, str | None], name: str) -> str:
+    """Return the included file that sets a parameter; empty if there is none."""
+    return next((path for path, text in included.items() if value(settings(text or ""), name)), "")
+
+
+def _again(elsewhere: Mapping[str, str], *, known: bool) -> Iterator[str]:
+    """Say which included files set our parameters, too, and what follows from that. `known`: Slurm's release is."""
+    for path in dict.fromkeys(elsewhere.values()):
+        names = ", ".join(name for name, where in elsewhere.items() if where == path)
+        yield (
+            f"{path} sets {names}, too; slurm.conf repeats that, and Slurm takes the last line (it may log "
+            '"specified more than once"): after a change there, install again'
+        )
+    if not known and (names := ", ".join(name for name in REPEATED if name in elsewhere)):
+        yield f"slurmctld does not answer: if it is 24.05 or later, start it and plan again, or your {names} runs twice"
+
+
+def _unclear(
+    fragment: Mapping[str, str],
+    found: tuple[Setting, ...],
+    every: tuple[Setting, ...],
+    elsewhere: Mapping[str, str],
+    *,
+    repeat: bool,
+) -> Iterator[str]:
+    """Find ambiguous lines in slurm.conf, and programs that a chain script cannot call."""
     names = {name.lower(): name for name in fragment}
+    for name, path in elsewhere.items():
+        last, several = value(every, name), repeat and name in REPEATED
+        if name in HOOKS and not several and last != value(found, name) and not runnable(name, last):
+            yield f"{path}: {name}={last}: {_kinds(name)} of letters, digits and ._/+- can be chained"
     for name in fragment:
         times = sum(each.name == name.lower() for each in found)
         if times > 1 and not (repeat and name in REPEATED):
@@ -140,8 +173,11 @@ def _unclear(fragment: Mapping[str, str], found: tuple[Setting, ...], *, repeat:
         if not each.alone:
             yield f"{line}: {name} has a line with others, or an operator: give it a line of its own, {name}=VALUE"
         elif name in HOOKS and not runnable(name, each.value):
-            kinds = "an absolute path, or a pattern," if name in GLOBS else "an absolute path"
-            yield f"{line}: {name}={each.value}: {kinds} of letters, digits and ._/+- can be chained"
+            yield f"{line}: {name}={each.value}: {_kinds(name)} of letters, digits and ._/+- can be chained"
+
+
+def _kinds(name: str) -> str:
+    return "an absolute path, or a pattern," if name in GLOBS else "an absolute path"
 
 
 def _notices(

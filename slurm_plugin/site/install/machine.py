@@ -6,13 +6,14 @@ Each file is replaced as a whole. If a file has changed since the inspection, no
 import os
 import pwd
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from prechecks import files
+from prechecks.measure import slurmconf
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.logs import signature
 from slurm_plugin.records import site_settings
@@ -21,7 +22,7 @@ from slurm_plugin.site import lua
 from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.site.doctor import measure, site_names
 from slurm_plugin.site.files import Entry, plain_path
-from slurm_plugin.site.slurmconf import HOOKS, DamagedError, Setting, includes, settings, value, without
+from slurm_plugin.site.slurmconf import HOOKS, DamagedError, Setting, settings, value, without
 from slurm_plugin.slurm import ENDED, Slurm, releases
 from slurm_plugin.slurm.releases import Release
 
@@ -62,7 +63,8 @@ class MachineState:
     """The state of this machine. Paths are absolute.
 
     `conf`: the real path of slurm.conf. `beside`: the directory of Slurm's other files: that of slurm.conf, or of
-    the link to it. `included`: path -> text of an included file, None if it cannot be read. `leading`: the parameters
+    the link to it. `included`: path -> text of an included file, None if it cannot be read; also of files that they
+    include. `leading`: the parameters
     whose program belongs to the site and runs our hook. `spool_owner`: SlurmUser. `in_use`: why the site directory is
     still needed. `unknown`: the settings of the site file with names that Slurm does not know. `uncounted`: the number
     of nodes, or 0 if the site file lists equipment.
@@ -87,6 +89,10 @@ class MachineState:
     def text(self) -> str:
         """The text of slurm.conf."""
         return (self.entries[self.conf].content or b"").decode(errors="surrogateescape")
+
+    def whole(self, text: str) -> str:
+        """Return a text of slurm.conf with the included files in their place. Raise ValueError for an endless chain."""
+        return _whole(f"{self.beside}/{Path(self.conf).name}", text, self.included.get)
 
     @property
     def lua(self) -> str:
@@ -134,18 +140,23 @@ def inspect(root: str, conf: str | None, role: str | None, config: SiteConfig, s
     given = _conf(conf)
     path, directory = os.path.realpath(given), str(Path(given).absolute().parent)
     text = Path(path).read_bytes().decode(errors="surrogateescape")
+    included: dict[str, str | None] = {}
+
+    def read(name: str) -> str | None:
+        return included.setdefault(name, measure.text(name))
+
+    with suppress(DamagedError):
+        text = without(text)
     try:
-        found = settings(without(text))
-    except DamagedError:
+        found = settings(_whole(f"{directory}/{Path(path).name}", text, read))
+    except ValueError:  # the plan reports it
         found = settings(text)
     hosts = tuple(each.value.partition("(")[0] for each in found if each.name == "slurmctldhost")
     here = measure.is_controller(hosts, os.uname().nodename)
     files = [path, path + BACKUP, f"{directory}/job_submit.lua", f"{directory}/{lua.OWN}"]
     places = [root, root + PREVIOUS, config.spool_directory]
     daemons = measure.config(slurm)
-    included = {name: measure.text(str(Path(directory, name))) for name in includes(text)}
-    written = (*found, *(each for more in included.values() for each in settings(more or "")))
-    names = site_names.known(measure.nodes(slurm), written)
+    names = site_names.known(measure.nodes(slurm), found)
     return MachineState(
         root=root,
         conf=path,
@@ -162,6 +173,12 @@ def inspect(root: str, conf: str | None, role: str | None, config: SiteConfig, s
         uncounted=0 if config.equipment else len(names.nodes),
         unknown=site_names.unknown(config, names),
     )
+
+
+def _whole(path: str, text: str, read: Callable[[str], str | None]) -> str:
+    """Return `text`, of slurm.conf at `path`, with the included files in their place; those that are None are empty."""
+    lines = slurmconf.lines(path, lambda name: text if name == path else read(name) or "")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def entry(path: str) -> Entry | None:

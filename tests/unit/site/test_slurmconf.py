@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.site import slurmconf
-from slurm_plugin.site.slurmconf import DamagedError, includes, settings, value, with_block, without
+from slurm_plugin.site.slurmconf import DamagedError, settings, value, with_block, without
 
 
 def found(text: str) -> list[tuple[str, str, bool]]:
@@ -36,11 +36,6 @@ def test_a_value_counts_once() -> None:
     """The last, however it is written."""
     assert value(settings("SlurmUser=a\nslurmuser=b\n"), "SlurmUser") == "b"
     assert value(settings(""), "SlurmUser") == ""
-
-
-def test_includes() -> None:
-    """Only at the start of a line, as Slurm looks for it."""
-    assert includes("Include a.conf\n include b\ninclude /c/d # x\n#include e\nincluded=1\n") == ("a.conf", "/c/d")
 
 
 def test_lines_that_give_way() -> None:

@@ -122,15 +122,62 @@ def test_several_prologs() -> None:
     assert found.text.startswith("#slurm_plugin# Prolog=/a\n#slurm_plugin# Prolog=/b/*\n")
 
 
+# As AWS ParallelCluster has it, with paths below /etc/slurm.
+PCLUSTER = "ClusterName=A\nPrologFlags=X11\ninclude slurm_parallelcluster.conf\n"
+INCLUDED = {
+    "/etc/slurm/slurm_parallelcluster.conf": (
+        "PrologFlags=Contain\nProlog=/opt/slurm/etc/scripts/prolog.d/*\nHealthCheckInterval=300\n"
+        "include pcluster/%c_q1.conf\n"
+    ),
+    "/etc/slurm/pcluster/a_q1.conf": "NodeName=q1-st-c1-[1-2]\nEpilogSlurmctld=/own\n",
+}
+
+
 def test_files_that_are_included() -> None:
-    """Our parameters in an included file are left to the admin; other included files do not matter."""
-    for text, says in [
-        ("Prolog=/a\n", "sets Prolog: move that line"),
-        ("include x\n", "includes others"),
-        (None, "cannot be read"),
+    """Our block says their parameters again. The lines of slurm.conf are replaced as without them."""
+    found = made(PCLUSTER, included=INCLUDED)
+    assert found.by_hand == ()
+    assert found.chained == {"Prolog": ("/opt/slurm/etc/scripts/prolog.d/*",), "EpilogSlurmctld": ("/own",)}
+    assert block(found) == {
+        "PrologFlags": "Contain,Alloc,DeferBatch",
+        "Prolog": f"{ROOT}/chain/prolog",
+        "EpilogSlurmctld": f"{ROOT}/chain/epilog_slurmctld",
+        "HealthCheckProgram": f"{ROOT}/hooks/periodic",
+        "JobSubmitPlugins": "lua",
+    }
+    assert found.text.startswith("ClusterName=A\n#slurm_plugin# PrologFlags=X11\ninclude slurm_parallelcluster.conf\n")
+    assert not found.epilog_slurmctld_is_new
+    assert [each.partition(", too;")[0] for each in found.notices] == [
+        "/etc/slurm/slurm_parallelcluster.conf sets PrologFlags, Prolog",
+        "/etc/slurm/pcluster/a_q1.conf sets EpilogSlurmctld",
+    ]
+    assert made(found.text, included=INCLUDED).text == found.text
+    assert without_ours(state(found.text, included=INCLUDED)).text == PCLUSTER
+
+
+def test_a_hook_that_is_included_where_slurm_runs_several() -> None:
+    """Ours is one more: a chain script would run the site's a second time. If slurmctld is away, a line warns."""
+    for release, chained, hook in ((RELEASES[1], {}, "hooks"), (None, {"Prolog": ("/own",)}, "chain")):
+        found = made("include more.conf\n", included={"/etc/slurm/more.conf": "Prolog=/own\n"}, release=release)
+        assert (found.chained, block(found)["Prolog"]) == (chained, f"{ROOT}/{hook}/prolog")
+        assert any("or your Prolog runs twice" in each for each in found.notices) is (release is None)
+
+
+def test_our_lines_in_an_included_file() -> None:
+    """An admin has written them there: slurm.conf stays as it is."""
+    assert made("include more.conf\n", included={"/etc/slurm/more.conf": BY_HAND}).text == "include more.conf\n"
+
+
+def test_included_files_that_are_left_to_the_admin() -> None:
+    """One that cannot be read, a program that no chain can call, and files without end."""
+    for included, says in [
+        (None, "/etc/slurm/more.conf, which slurm.conf includes, cannot be read"),
+        ('HealthCheckProgram="/a b"\n', "/etc/slurm/more.conf: HealthCheckProgram=/a b: an absolute path of letters"),
+        ("include more.conf\n", "/etc/slurm/more.conf: too many files that include each other"),
     ]:
-        assert says in made("a=1\n", included={"more.conf": text}).by_hand[0], text
-        assert made("a=1\n", included={"more.conf": "NodeName=n1\n"}).by_hand == (), text
+        found = made("include more.conf\n", included={"/etc/slurm/more.conf": included})
+        assert found.text == "include more.conf\n"
+        assert [each.startswith(says) for each in found.by_hand] == [True], found.by_hand
 
 
 def test_what_a_health_check_of_the_sites_must_know() -> None:

@@ -98,10 +98,18 @@ def test_slurms_user(machine: Machine) -> None:
 
 
 def test_files_that_slurm_conf_includes(machine: Machine) -> None:
-    """Included files are read from their directory or absolute path; a missing one is None."""
-    (machine.at / "more.conf").write_text("Prolog=/a\n")
-    found = machine.look("include more.conf\ninclude /none/x\n").included
-    assert found == {"more.conf": "Prolog=/a\n", "/none/x": None}
+    """They are read as in Slurm, at any depth, with the cluster's name; a missing one is None. Their settings count."""
+    (machine.at / "more.conf").write_text("include a/%c.conf\n")
+    (machine.at / "a").mkdir()
+    (machine.at / "a/big.conf").write_text("SlurmUser=daemon\nSlurmctldHost=ctl\nInclude\t/none/x\n")
+    found = machine.look('ClusterName="Big" SlurmdPort=1\ninclude more.conf\n')
+    assert found.included == {
+        f"{machine.at}/more.conf": "include a/%c.conf\n",
+        f"{machine.at}/a/big.conf": "SlurmUser=daemon\nSlurmctldHost=ctl\nInclude\t/none/x\n",
+        "/none/x": None,
+    }
+    assert (found.spool_owner, found.controllers) == ((1, 1), ("ctl",))
+    machine.look("include slurm.conf\n")  # a plan reports it
 
 
 def test_a_hook_that_runs_ours(machine: Machine) -> None:
