@@ -5,8 +5,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ from slurm_plugin.cli.specs import (
 from slurm_plugin.errors import INTERRUPTED, SlurmPluginError, UsageError, printable
 from slurm_plugin.records import grant, history, job_directory
 from slurm_plugin.records.series import progress_file
-from slurm_plugin.slurm import ENDED, Job, Node, Slurm, SlurmError, connect, priority
+from slurm_plugin.slurm import ENDED, UNKNOWN, Job, JobNotFoundError, Node, Slurm, SlurmError, connect, priority
 from slurm_plugin.spec import Spec, priorities, submit_config
 from slurm_plugin.spec.key_types import joined
 from slurm_plugin.submit import recovery_options, submission
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 REVOKED_S: Final = 2.0  # after COMPLETING a node refuses the same job: its revoked credential has whole seconds
+RECENT: Final = timedelta(hours=1)  # a followed job has ended within this time: far longer than the pauses
 REST: Final = 76  # characters of the status line of `--wait` besides the bar
 
 
@@ -120,7 +121,8 @@ def send(
         if len(jobs) == 1 and sys.stderr.isatty():
             click.echo(_next_commands(ids[0], logs(ids[0])), err=True)
         return 0
-    return _wait_for_one(ids, logs, as_json=as_json)
+    own = (Path(job.directory) / job_directory.OURS / str(job_id) for job_id, job in zip(ids, jobs, strict=True))
+    return _wait_for_one(dict(zip(ids, own, strict=True)), logs, as_json=as_json)
 
 
 def _prioritize(ids: Sequence[int], word: str, settings: submit_config.SubmitConfig) -> None:
@@ -139,18 +141,21 @@ def announce(ids: Sequence[int], *, as_json: bool, of: str = "") -> None:
     click.echo(json.dumps({**form, **({"of": of} if of else {})}) if as_json else "\n".join(map(str, ids)))
 
 
-def _wait_for_one(ids: Sequence[int], logs: Callable[[int], str], *, as_json: bool) -> int:
-    """Follow the job, or of alternatives the one that starts."""
-    if len(ids) == 1:
-        return _wait(connect(), ids[0], logs, as_json=as_json)
+def _wait_for_one(own: Mapping[int, Path], logs: Callable[[int], str], *, as_json: bool) -> int:
+    """Follow the job, or of alternatives the one that starts. `own`: the directory of each job, by its id."""
     from slurm_plugin.views import follow  # noqa: PLC0415 - only for --wait
 
+    ids, door = tuple(own), connect()
+
+    def has_run(job_id: int) -> bool:
+        return bool(_recorded_end(door, job_id, own[job_id]))
+
     try:
-        job_id = follow.of_several(connect(), ids, time)
+        job_id = ids[0] if len(ids) == 1 else follow.of_several(door, ids, time, has_run)
     except KeyboardInterrupt:
         click.echo(f"they go on; cancel them with: scancel {' '.join(map(str, ids))}", err=True)
         return INTERRUPTED
-    return _wait(connect(), job_id, logs, as_json=as_json)
+    return _wait(door, job_id, own[job_id], logs, as_json=as_json)
 
 
 def _next_commands(job_id: int, path: str) -> str:
@@ -160,21 +165,43 @@ def _next_commands(job_id: int, path: str) -> str:
     )
 
 
-def _wait(slurm: Slurm, job_id: int, logs: Callable[[int], str], *, as_json: bool) -> int:
-    """Follow a job to its end, and print its changes to stderr. Return 0 for COMPLETED, 130 after Ctrl-C, else 1."""
-    from rich.console import Console  # noqa: PLC0415 - 50 ms, only for --wait
-
-    from slurm_plugin.cli.nodeside import job_lookup  # noqa: PLC0415
-    from slurm_plugin.cli.nodeside.why import more_than_there_are  # noqa: PLC0415
+def _looks(slurm: Slurm, job_id: int, own: Path) -> Iterator["Look"]:
+    """Follow a job to its end, also if Slurm forgets it before that was seen (MinJobAge)."""
+    from slurm_plugin.cli.nodeside.why import more_than_there_are  # noqa: PLC0415 - only for --wait
     from slurm_plugin.views import follow  # noqa: PLC0415
 
-    console = Console(stderr=True, highlight=False)
-    last: follow.Look | None = None
     try:
-        own = (job_lookup.work_directory(slurm, job_id) or Path()) / job_directory.OURS / str(job_id)
+        yield from follow.follow(slurm, job_id, time, more_than_there_are)
+    except JobNotFoundError:
+        job = _recorded_end(slurm, job_id, own)
+        told = [f"{line}, as recorded: Slurm has forgotten it" for line in follow.changes(None, job)] if job else None
+        job = job or Job(job_id, "", UNKNOWN, "", "", "", 0, "", "")
+        yield follow.Look(job, tuple(told or ["Slurm has forgotten it: it has ended, how is not known"]), ended=True)
+
+
+def _recorded_end(slurm: Slurm, job_id: int, own: Path) -> Job | None:
+    """Return how a forgotten job ended, from slurmdbd or its own history in `own`; None if neither has it."""
+    from slurm_plugin.cli.nodeside import job_lookup  # noqa: PLC0415 - only for --wait
+
+    with suppress(SlurmError):
+        if found := slurm.ended(datetime.now(UTC) - RECENT, job_ids=[job_id]):
+            return found[-1].job
+    return history.end_of(job_id, job_lookup.attempts(own, job_lookup.cluster(slurm)) or [])
+
+
+def _wait(slurm: Slurm, job_id: int, own: Path, logs: Callable[[int], str], *, as_json: bool) -> int:
+    """Follow a job to its end, and print its changes to stderr. Return 0 for COMPLETED, 130 after Ctrl-C, else 1.
+
+    `own`: the job's directory.
+    """
+    from rich.console import Console  # noqa: PLC0415 - 50 ms, only for --wait
+
+    console = Console(stderr=True, highlight=False)
+    last: Look | None = None
+    try:
         with progress(console, job_id, partial(progress_file.recent, own / progress_file.FILE)) as show:
             sooner = _Sooner(slurm)
-            for last in follow.follow(slurm, job_id, time, more_than_there_are):
+            for last in _looks(slurm, job_id, own):
                 show(last)
                 sooner.look(last.job)
     except KeyboardInterrupt:
@@ -188,7 +215,7 @@ def _wait(slurm: Slurm, job_id: int, logs: Callable[[int], str], *, as_json: boo
         return 0
     path = logs(job_id)
     if job and job.state in ENDED:  # else the display has said why it stopped
-        if said := _why(slurm, job_id):
+        if said := _why(slurm, job_id, own.parent.parent):
             click.echo(f"  {said}", err=True)
         if path and not Path(path).exists():
             click.echo(f"  it has no output: there is no {path}", err=True)
@@ -259,12 +286,12 @@ def progress(
         yield show
 
 
-def _why(slurm: Slurm, job_id: int) -> str:
-    """Return the first line of `slurm-plugin why`; "" if it has no answer."""
+def _why(slurm: Slurm, job_id: int, directory: Path) -> str:
+    """Return the first line of `slurm-plugin why`; "" if it has no answer. `directory`: where the job runs."""
     from slurm_plugin.cli.nodeside import why  # noqa: PLC0415 - for a job that did not end well
 
     try:
-        return printable(why.answer(str(job_id), slurm, Path()).lines[0])
+        return printable(why.answer(str(job_id), slurm, directory).lines[0])
     except SlurmPluginError:
         return ""
 

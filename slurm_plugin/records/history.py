@@ -21,6 +21,7 @@ _FOLLOWED: Final = {
     "again": "; then it started again on nodes that it had", "requeue": "; then it was requeued",
     "fail": "; then it failed", "hold": "; then it was held", "cancel": "; then it was cancelled",
 }  # fmt: skip
+_END_STATES: Final = {"finish": "COMPLETED", "fail": "FAILED", "hold": "FAILED", "cancel": "CANCELLED"}
 OVER_TIME: Final = "ran into its time limit"  # in the cause of an attempt that had to save before its end
 OTHERS: Final = "it was requeued for another cause: a preemption, its owner or an administrator"
 STATES: Final[Mapping[str, str]] = {  # Slurm's states of a job that has ended
@@ -62,6 +63,16 @@ def complete(attempts: Sequence[Mapping[str, Any]], job: Job | None, *, slurms: 
         given = line.setdefault("n", max(run, number + 1))
         number = given if isinstance(given, int) else number + 1
     return [line for _, line in found]
+
+
+def end_of(job_id: int, attempts: Sequence[Mapping[str, Any]]) -> Job | None:
+    """Return a job that Slurm has forgotten, as its last attempt says; None if the job did not end with it."""
+    last = attempts[-1] if attempts else {}
+    state, code = _END_STATES.get(str(last.get("action"))), last.get("code")
+    if state is None or not isinstance(code, int | None):
+        return None
+    state = "FAILED" if state == "COMPLETED" and code else state
+    return Job(job_id, "", state, "", str(last.get("nodes", "")), "", len(attempts) - 1, "", "", code)
 
 
 def runs(attempts: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -51,13 +51,16 @@ def follow(
     answer.
     """
     last: Job | None = None
+    doubted: Job | None = None
     changed = answered = clock.monotonic()
-    silent, doubted, hopeless = False, "", 0
+    silent, hopeless = False, 0
     while True:
         try:
             job = slurm.job(job_id)
         except JobNotFoundError:
-            raise
+            if doubted is None:
+                raise
+            job = doubted  # Slurm forgets only a job that has ended
         except SlurmError as error:
             if clock.monotonic() - answered > SILENCE_S:
                 raise
@@ -68,11 +71,11 @@ def follow(
             continue
         answered, silent = clock.monotonic(), False
         # A failed run may be requeued a moment later, so only a second poll confirms its end.
-        if job.state in ENDED and job.state not in ("COMPLETED", doubted):
-            doubted = job.state
+        if job.state in ENDED and job.state not in ("COMPLETED", doubted and doubted.state):
+            doubted = job
             clock.sleep(DOUBT_S)
             continue
-        doubted, told = "", changes(last, job)
+        doubted, told = None, changes(last, job)
         changed = answered if told else changed
         yield Look(job, told, job.state in ENDED)
         if job.state in ENDED:
@@ -95,10 +98,11 @@ def may_never_start(job: Job) -> bool:
     return job.state == "PENDING" and not job.restarts and job.reason in {*reasons.HOPELESS, reasons.NODE_LIMIT}
 
 
-def of_several(slurm: Slurm, ids: Sequence[int], clock: Clock) -> int:
+def of_several(slurm: Slurm, ids: Sequence[int], clock: Clock, has_run: Callable[[int], bool]) -> int:
     """Wait until one of these alternatives (`any_of`) has started and the others are cancelled. Return the job's id.
 
-    Return the first id if all were cancelled. Raise SlurmError as `follow` does.
+    `has_run` returns whether a job that Slurm has forgotten has run. Return the first id if all were cancelled. Raise
+    SlurmError as `follow` does.
     """
     answered = clock.monotonic()
     while True:
@@ -113,7 +117,8 @@ def of_several(slurm: Slurm, ids: Sequence[int], clock: Clock) -> int:
             waiting = [job for job in jobs.values() if job.state in WAITING]
             going = [job for job in jobs.values() if job not in waiting and job.state != "CANCELLED"]
             if not waiting and len(going) < 2:
-                return going[0].id if going else ids[0]
+                forgotten = (each for each in ids if each not in jobs and has_run(each))
+                return going[0].id if going else next(forgotten, ids[0])
         clock.sleep(FIRST_PAUSE_S if len(jobs) > 1 else LONGEST_PAUSE_S)
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli import specs, submit
 from slurm_plugin.records.series.progress_file import Point
-from slurm_plugin.slurm import Job
+from slurm_plugin.slurm import Job, JobNotFoundError, Listed
 from slurm_plugin.views.follow import Look
 from tests.fake_slurm import FakeClock, FakeSlurm
 
@@ -78,6 +79,46 @@ def test_wait_tells_the_end_by_its_exit_code(
         f"  it has no output: there is no {job_file.parent}/a-17.out\n  how it goes, and why: slurm-plugin why 17\n"
     )
     assert err == f"job 17: {state}\n{then if code else ''}"
+
+
+FORGOTTEN = "as recorded: Slurm has forgotten it"
+# What the last line of attempts.jsonl says, and slurmdbd -> the exit code, the state, and the first words.
+ENDS: list[tuple[dict[str, object] | None, str, int, str, str]] = [
+    ({"action": "finish", "code": 0}, "", 0, "COMPLETED", f"COMPLETED, {FORGOTTEN}"),
+    ({"action": "fail", "code": 3}, "", 1, "FAILED", f"FAILED with exit code 3, {FORGOTTEN}"),
+    ({"action": "requeue", "code": 3}, "", 1, "UNKNOWN", "Slurm has forgotten it: it has ended, how is not known"),
+    ({"action": "finish", "code": "x"}, "", 1, "UNKNOWN", "Slurm has forgotten it: it has ended, how is not known"),
+    (None, "", 1, "UNKNOWN", "Slurm has forgotten it: it has ended, how is not known"),
+    (None, "COMPLETED", 0, "COMPLETED", f"COMPLETED, {FORGOTTEN}"),
+    ({"action": "finish", "code": 0}, "TIMEOUT", 1, "TIMEOUT", f"TIMEOUT, {FORGOTTEN}"),
+]
+
+
+@pytest.mark.parametrize(("line", "accounted", "code", "state", "words"), ENDS)
+def test_wait_for_a_job_that_slurm_has_forgotten(
+    line: dict[str, object] | None,
+    accounted: str,
+    code: int,
+    state: str,
+    words: str,
+    job_file: Path,
+    slurm: FakeSlurm,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """slurmdbd, or else the history beside the job, says how it ended: also if Slurm never named its directory."""
+    monkeypatch.setattr(submit, "time", FakeClock())
+    slurm.answers = [JobNotFoundError("Slurm does not know job 17")]
+    if accounted:
+        slurm.accounted = [Listed(DONE._replace(state=accounted, end_time=datetime.now(UTC)), "17")]
+    if line:
+        own = job_file.parent / ".slurm_plugin/17"
+        own.mkdir(parents=True)
+        (own / "attempts.jsonl").write_text(json.dumps(line) + "\n")
+    assert main(["submit", "--wait", "--json", str(job_file)]) == code
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[1])["state"] == state
+    assert err.splitlines()[0] == f"job 17: {words}"
 
 
 def test_a_wrong_spec_is_wrong_usage(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ def told(*answers: Job | Exception) -> tuple[list[str], FakeClock]:
 
 
 class Looked(fakes.FakeSlurm):
-    """Return these states of jobs 11 and 12, one pair for each question. None: no answer."""
+    """Return these states of jobs 11 and 12, one pair for each question; "": forgotten. None: no answer."""
 
     def __init__(self, looks: Iterable[tuple[str, str] | None]) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Looked(fakes.FakeSlurm):
         states = self.left.pop(0)
         if states is None:
             raise SlurmError("away")
-        return {number: fakes.job(number, state=state) for number, state in zip((11, 12), states, strict=True)}
+        return {number: fakes.job(number, state=state) for number, state in zip((11, 12), states, strict=True) if state}
 
 
 def test_a_bar() -> None:
@@ -51,7 +51,7 @@ def test_a_bar() -> None:
 
 
 def test_which_of_them_runs() -> None:
-    """It is the only one that is not cancelled, or the first if all are."""
+    """It is the only one that is not cancelled, or a forgotten one that has run (12), or the first."""
     cases = [
         ([("PENDING", "PENDING"), ("RUNNING", "PENDING"), ("RUNNING", "CANCELLED")], 11),
         ([("RUNNING", "RUNNING"), ("CANCELLED", "RUNNING")], 12),
@@ -59,10 +59,13 @@ def test_which_of_them_runs() -> None:
         ([("SPECIAL_EXIT", "CANCELLED"), ("EXPEDITING", "CANCELLED"), ("RUNNING", "CANCELLED")], 11),
         ([("PENDING", "PENDING"), ("CANCELLED", "CANCELLED")], 11),
         ([None, ("CANCELLED", "FAILED")], 12),
+        ([("PENDING", "PENDING"), ("", "")], 12),
+        ([("PENDING", "PENDING"), ("CANCELLED", "")], 12),
+        ([("PENDING", "PENDING"), ("", "CANCELLED")], 11),
     ]
     for looks, which in cases:
         slurm = Looked(looks)
-        assert of_several(slurm, (11, 12), FakeClock()) == which, looks
+        assert of_several(slurm, (11, 12), FakeClock(), lambda number: number == 12) == which, looks
         assert slurm.left == [], looks
 
 
@@ -176,6 +179,8 @@ def test_an_end_that_is_no_success_is_looked_at_twice() -> None:
     for line, wanted in ENDS.items():
         lines, clock = told(wanted())
         assert (lines, clock.pauses) == ([line], [3.0]), line
+        lines, _ = told(wanted(), JobNotFoundError("forgotten meanwhile"))
+        assert lines == [line]
 
 
 def test_questions_become_rare_while_nothing_changes() -> None:
