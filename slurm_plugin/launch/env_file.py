@@ -13,6 +13,7 @@ from typing import Final
 
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.launch.mode import LONGEST_VALUE
+from slurm_plugin.slurm.input_variables import INPUT
 
 MOST_BYTES: Final = 1 << 20
 _MOST_TOLD: Final = 10  # the most problems of a file that a message lists
@@ -28,8 +29,8 @@ def wrong(name: str, value: str) -> str:
     """Return why a job may not have this variable; empty if it may. Never quote the value: it may be secret."""
     if not _NAME.fullmatch(name):
         return "accepted names: letters, digits and `_`, the first not a digit"
-    if name.startswith("SLURM_"):
-        return "SLURM_ names are Slurm's and ours; choose another name"
+    if name.startswith("SLURM_") and name not in INPUT:
+        return "SLURM_ names are Slurm's and ours; choose another name, or an input variable of srun: man srun"
     if name in _READ_ONLY:
         return "bash does not let a script set it; choose another name"
     if _NO_VALUE.search(value):

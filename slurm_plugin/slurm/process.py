@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Final
 
+from slurm_plugin.slurm.input_variables import INHERITED
 from slurm_plugin.slurm.model import BACKEND
 
 KEPT = ("SLURM_CONF", BACKEND)  # the SLURM_ variables that choose slurm.conf and the back end
@@ -113,9 +114,16 @@ def reading_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**plain, "TZ": "UTC"}
 
 
-def submitting_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's environment without SLURM_* of an outer job, for sbatch, which passes it to the job."""
+def plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without SLURM_*, for steps of the plugin, which no variable may change."""
     return {name: value for name, value in environ.items() if name in KEPT or not name.startswith("SLURM_")}
+
+
+def submitting_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for sbatch, which passes it to the job: without the variables of an outer job."""
+    if "SLURM_JOB_ID" not in environ:
+        return dict(environ)
+    return plain_environment(environ) | {name: environ[name] for name in INHERITED & environ.keys()}
 
 
 # Python can import a module from a zip, but cannot run it as a script. Import nothing from the current directory.

@@ -14,7 +14,8 @@ from typing import NoReturn, TypeVar
 from hostfiles import nodelist
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import parse
-from slurm_plugin.slurm.process import Result, run, submitting_environment
+from slurm_plugin.slurm.input_variables import INPUT
+from slurm_plugin.slurm.process import Result, plain_environment, run
 
 # "srun: error: n2: task 1: Exited with exit code 5", "srun: error: n[1-2]: tasks 0-1: Segmentation fault (core dumped)"
 _TASK_ENDED = re.compile(
@@ -26,12 +27,12 @@ _MEMORY = re.compile(rb"^(?:slurmstepd: error: Detected [0-9]+ oom[_-]kill event
 # For some seconds after a restart of slurmctld, until the job's nodes have registered again, 22.05 refuses every step
 # of a running job with this error, whatever memory the step requests. srun does not try again.
 _REFUSED = re.compile(rb"^srun: error: Unable to create step for job \S+: Memory required by task is not available")
-# With these variables srun hides, marks or cuts the output of tasks, gives them no stdin, reads `argv` as a list of
-# programs, or refuses --ntasks-per-node (INPUT ENVIRONMENT VARIABLES in srun(1)). No option overrides them.
-_SPOIL = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "NTASKS_PER_GPU")
+# With these variables srun reads `argv` as a list of programs, or refuses --ntasks-per-node.
+_SPOIL = ("SRUN_MULTI", "NTASKS_PER_GPU")
 MEMORY = ("MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE")  # an overlapping step must not take memory
-# SLURM_PLUGIN_LAUNCH makes TaskProlog act.
-_NO_ANSWERS = frozenset(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH", *MEMORY))
+# With the user's INPUT srun may hide, mark or cut the output of tasks, give them no stdin, or start none. No option
+# overrides all of them. SLURM_PLUGIN_LAUNCH makes TaskProlog act.
+_NO_ANSWERS = INPUT.union(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH", *MEMORY))
 HELP_S = 10.0
 POLL_S = 0.1
 MOST_OUTPUT = 1 << 16
@@ -115,7 +116,7 @@ def takes(flag: str) -> bool | None:
 
 
 def answering_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the variables that change the stdin or the output of a step."""
+    """Return the environment without the variables that change a step, its stdin or its output."""
     return {name: value for name, value in environ.items() if name not in _NO_ANSWERS}
 
 
@@ -152,7 +153,7 @@ def in_background(argv: Sequence[str], answer: Callable[[str], T | None], deadli
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd="/",
-                env=submitting_environment(os.environ),
+                env=plain_environment(os.environ),
                 start_new_session=True,  # a terminal that closes does not end it
             )
         except FileNotFoundError as error:
@@ -175,7 +176,7 @@ def piped(argv: Sequence[str]) -> "subprocess.Popen[bytes]":
     """Start a step with pipes to its stdin and stdout. Raise MissingError if srun is not on the PATH."""
     pipe = subprocess.PIPE
     try:
-        return subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=submitting_environment(os.environ))
+        return subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=plain_environment(os.environ))
     except FileNotFoundError as error:
         raise _no(argv[0]) from error
 
@@ -202,7 +203,7 @@ def become(argv: Sequence[str], variables: Mapping[str, str] = MappingProxyType(
     program = shutil.which(argv[0])
     if not program:
         raise _no(argv[0])
-    os.execve(program, list(argv), {**submitting_environment(os.environ), **variables})  # noqa: S606 - an argument list, no shell
+    os.execve(program, list(argv), {**plain_environment(os.environ), **variables})  # noqa: S606 - an argument list, no shell
 
 
 def _no(program: str) -> MissingError:

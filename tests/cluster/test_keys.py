@@ -1,5 +1,6 @@
 """Keys of a spec that change the program's surroundings, on a real Slurm."""
 
+import json
 import os
 import shlex
 from pathlib import Path
@@ -138,3 +139,21 @@ def test_hooks_that_the_job_names(cluster: Sandbox) -> None:
     assert (job.end(), job.exit_code) == ("FAILED", "5:0"), job.log
     assert {"in n1", "in n2", "after n1 5", "after n2 5"} <= set(job.log.splitlines()), job.log
     assert "found" not in job.log.splitlines()
+
+
+@pytest.mark.full  # 11 s
+def test_input_variables_of_srun_reach_the_program(cluster: Sandbox) -> None:
+    """As with sbatch, and by `env`; inside a job without the variables that this job sets."""
+    directory = workdir(cluster, "keys-slurm")
+    see = "env | grep -E '^SLURM_(MPI_TYPE|KILL_BAD_EXIT|CPU_BIND|STEP_ID)='"
+    for name, env in (("said.yaml", {"SLURM_CPU_BIND": "none"}), ("plain.yaml", {})):
+        spec = {"name": "a", "mode": "script", "output": f"{name}.out", "command": see, "env": env}
+        put(directory / name, json.dumps(spec))
+    inherited = "SLURM_KILL_BAD_EXIT=1 SLURM_MPI_TYPE=none"
+    submit = f"cd ~/keys-slurm && {inherited} slurm-plugin submit --wait"
+    cluster.run(["sh", "-c", f"{submit} said.yaml"])
+    cluster.run(["srun", "--nodes=1", "--cpu-bind=none", "sh", "-c", f"{submit} plain.yaml"])
+    found = {name: (directory / f"{name}.out").read_text().split() for name in ("said.yaml", "plain.yaml")}
+    assert set(inherited.split()) <= {*found["said.yaml"]} & {*found["plain.yaml"]}, found
+    assert "SLURM_CPU_BIND=none" in found["said.yaml"]
+    assert not [each for each in found["plain.yaml"] if each.startswith(("SLURM_CPU_BIND", "SLURM_STEP_ID"))]

@@ -42,13 +42,21 @@ def test_a_value_is_everything_behind_the_sign(tmp_path: Path) -> None:
     }
 
 
+def test_variables_of_slurm() -> None:
+    """srun's input variables are accepted, but not those that say what the job has, and not the plugin's."""
+    accepted = ("MPI_TYPE", "KILL_BAD_EXIT", "CPU_BIND", "HINT", "DISTRIBUTION", "WAIT", "OPEN_MODE")
+    refused = ("JOB_ID", "NTASKS", "NNODES", "MEM_PER_CPU", "GPUS", "CONF", "EXPORT_ENV", "PLUGIN_LAUNCH", "MPI_TYPES")
+    assert [name for name in (*accepted, *refused) if not env_file.wrong(f"SLURM_{name}", "x")] == [*accepted]
+
+
 WRONG = {
     b"SECRET": "line 1: found no `=`; accepted: NAME=VALUE",
     b"export A=1": "line 1: found export; accepted: NAME=VALUE, as no shell reads it",
     b'\nA="secret"': "line 2: A: found a value in quotes, which some readers keep; accepted: the value as it stands,"
     " without them",
     b"A=1\nA=2": "line 2: A: found twice, first in line 1",
-    b"SLURM_JOB_ID=1": "line 1: SLURM_JOB_ID: SLURM_ names are Slurm's and ours; choose another name",
+    b"SLURM_JOB_ID=1": "line 1: SLURM_JOB_ID: SLURM_ names are Slurm's and ours; choose another name, or an input"
+    " variable of srun: man srun",
     b"UID=0": "line 1: UID: bash does not let a script set it; choose another name",
     b"A B=1": "line 1: A B: accepted names: letters, digits and `_`, the first not a digit",
     b"\x1b[2J=1": "line 1: ?[2J: accepted names: letters, digits and `_`, the first not a digit",

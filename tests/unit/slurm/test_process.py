@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.slurm.process import Command, reading_environment, run, run_together, submitting_environment
+from slurm_plugin.slurm.process import (
+    Command,
+    plain_environment,
+    reading_environment,
+    run,
+    run_together,
+    submitting_environment,
+)
 from tests.gone import gone
 from tests.waiting import HANG_S, until
 
@@ -22,6 +29,10 @@ OUTER = {
     "SLURM_JOB_ID": "3",
     "SLURM_TIME_FORMAT": "relative",
     "SLURM_CLUSTERS": "other",
+    "SLURM_MPI_TYPE": "none",
+    "SLURM_KILL_BAD_EXIT": "1",
+    "SLURM_CPU_BIND": "cores",
+    "SLURM_NTASKS": "4",
     "SLURM_CONFIG": "x",
     "SQUEUE_FORMAT": "%i",
     "SQUEUE_STATES": "PENDING",
@@ -41,9 +52,17 @@ def test_environment_to_read() -> None:
 
 
 def test_environment_to_submit() -> None:
-    """The job gets the user's variables, without those of an outer job."""
-    gone = {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURM_CONFIG", "SLURM_PLUGIN_ATTEMPT"}
+    """The job gets the user's variables. Inside a job the variables that a job sets are left out."""
+    outside = {name: value for name, value in OUTER.items() if name != "SLURM_JOB_ID"}
+    assert submitting_environment(outside) == outside
+    gone = {"SLURM_JOB_ID", "SLURM_CONFIG", "SLURM_PLUGIN_ATTEMPT", "SLURM_CPU_BIND", "SLURM_NTASKS"}
     assert submitting_environment(OUTER) == {name: OUTER[name] for name in OUTER if name not in gone}
+
+
+def test_environment_of_own_steps() -> None:
+    """No variable of the user's, or of an outer job, changes a step of the plugin."""
+    left = {"SLURM_CONF", "SLURM_PLUGIN_BACKEND"}
+    assert {name for name in plain_environment(OUTER) if name.startswith("SLURM_")} == left
 
 
 def test_run_keeps_both_streams() -> None:

@@ -51,7 +51,17 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_would_spoil_the_answers_is_not_handed_to_srun(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """srun gets the caller's environment without variables that change its input and output. `text` is its stdin."""
-    spoils = ("LABELIO", "UNBUFFEREDIO", "STDINMODE", "STDOUTMODE", "STDERRMODE", "SRUN_MULTI", "PLUGIN_LAUNCH")
+    spoils = (
+        "LABELIO",
+        "UNBUFFEREDIO",
+        "STDINMODE",
+        "STDOUTMODE",
+        "STDERRMODE",
+        "SRUN_MULTI",
+        "PLUGIN_LAUNCH",
+        "MPI_TYPE",
+        "CPU_BIND",
+    )
     for name in (*spoils, "JOB_ID", "PLUGIN_PORT"):
         monkeypatch.setenv(f"SLURM_{name}", "7")
     (path / "srun").write_text('#!/bin/sh\nexport -p\nread line; echo "got $line"\n')

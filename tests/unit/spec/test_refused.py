@@ -70,7 +70,7 @@ ONE_PROBLEM = {
     " quotes, `$`, `%` or a leading `~`",
     "env: {A-B: 1}": "line 4: env.A-B: accepted names: letters, digits and `_`, the first not a digit",
     "env: {SLURM_PLUGIN_LAUNCH: 1}": "line 4: env.SLURM_PLUGIN_LAUNCH: SLURM_ names are Slurm's and ours; choose"
-    " another name",
+    " another name, or an input variable of srun: man srun",
     "env: {UID: 0}": "line 4: env.UID: bash does not let a script set it; choose another name",
     'env: {A: "\\0"}': "line 4: env.A: the value has a NUL, or what is no UTF-8, in it; accepted: text",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",

@@ -72,7 +72,8 @@ REFUSED: dict[str, list[str]] = {
         "line 1: environment.environment_variables: found 'A B'; accepted: NAME=VALUE"
     ],
     "environment: {environment_variables: [SLURM_X=1]}": [
-        "line 1: environment.environment_variables: SLURM_ names are Slurm's and ours; choose another name"
+        "line 1: environment.environment_variables: SLURM_ names are Slurm's and ours; choose another name, or an input"
+        " variable of srun: man srun"
     ],
     "resources: {slots_per_trial: many, shm_size: 4 cups}": [
         "line 1: resources.slots_per_trial: found 'many'; accepted: a whole number from 0 to 65536",
