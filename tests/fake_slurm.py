@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from slurm_plugin.slurm import Job
+from slurm_plugin.slurm import Job, Submitted
 from tests import fakes
 
 
@@ -14,10 +14,11 @@ class FakeSlurm(fakes.FakeSlurm):
         self.settings = {"TaskProlog": "/etc/slurm/slurm_plugin/hooks/task_prolog"}
         self.answers = list(answers)
         self.submitted: list[tuple[str, tuple[str, ...], str | None]] = []
+        self.made = Submitted(17)
 
-    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Submitted:
         self.submitted.append((script, tuple(arguments), directory))
-        return 17
+        return self.made
 
     def job(self, job_id: int) -> Job:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

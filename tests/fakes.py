@@ -17,6 +17,7 @@ from slurm_plugin.slurm import (
     Request,
     SlurmError,
     Steps,
+    Submitted,
 )
 from slurm_plugin.slurm.limits import Limit
 from slurm_plugin.slurm.resources import DeviceUse, Event, Resources
@@ -63,10 +64,14 @@ class FakeSlurm:
         self.resources: dict[str, Resources] = {}
         self.uses: list[DeviceUse] = []
         self.events: list[Event] = []
+        self.clusters: dict[str, FakeSlurm] = {}
 
-    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Submitted:
         self._change("submit", script)
-        return 1
+        return Submitted(1)
+
+    def on(self, cluster: str) -> "FakeSlurm":
+        return self.clusters[cluster] if cluster else self
 
     def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
         self._refuse("forecast", None)

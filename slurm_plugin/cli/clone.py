@@ -151,6 +151,6 @@ def _script(
     if dry_run:
         click.echo(job.script, nl=False)
         return
-    job_id = submission.send(job, job_lookup.door_to_slurm())
-    job_directory.keep(found.directory, job_id, script=text)
-    announce((job_id,), as_json=as_json, of=found.name.removeprefix("job "))
+    made = submission.send(job, job_lookup.door_to_slurm())
+    submission.keep(job, made)
+    announce((made,), as_json=as_json, of=found.name.removeprefix("job "))

@@ -13,6 +13,7 @@ from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import job_directory, launch_record
 from slurm_plugin.slurm import ENDED, connect
+from slurm_plugin.slurm.batch import withdraw
 from slurm_plugin.spec import Spec, changes, submit_config
 from slurm_plugin.spec.key_types import Logs, Metadata
 from slurm_plugin.submit import submission
@@ -43,7 +44,14 @@ def submit(given: str) -> int:
     job = submission.build(spec, site, specs.spec_name(name))
     submission.check_policy(job, settings, os.environ)
     submission.check((spec,), site, settings)
-    job_id = submission.send(job, connect(patience_s=submission.CONTROLLER_AWAY_S))
+    door = connect(patience_s=submission.CONTROLLER_AWAY_S)
+    made = submission.send(job, door)
+    if made.cluster:
+        withdraw(door, [made])
+        raise UsageError(
+            f"--new: found cluster {made.cluster}; accepted: the cluster of this machine, without --clusters"
+        )
+    job_id = made.id
     try:
         _wait(job_id)
     except KeyboardInterrupt:

@@ -17,6 +17,7 @@ from slurm_plugin.experiment import journal, register
 from slurm_plugin.experiment.record import FILE, Experiment
 from slurm_plugin.experiment.searchers import simple
 from slurm_plugin.slurm import Slurm, SlurmError
+from slurm_plugin.slurm.batch import withdraw
 from slurm_plugin.slurm.limits import Limit, of_arrays
 
 SCRIPT: Final = "job.sh"  # in the experiment's directory; submitted again for what is left of the budget
@@ -126,26 +127,31 @@ def submit(directory: Path, script: str, tasks: int, concurrent: int, door: Slur
     """Submit an array of at most `tasks` tasks, and write it into the journal and the user's register.
 
     If Slurm refuses the number of jobs, submit half as many: not every limit can be read. Raise SlurmError if it
-    refuses one task, too.
+    refuses one task, too, and UsageError if sbatch has chosen another cluster.
     """
     place = _CHDIR.search(script)
     workdir = place[1] if place else None
     while True:
         try:
-            job = door.submit(script, arguments=(f"--array={words(tasks, concurrent)}",), directory=workdir)
+            made = door.submit(script, arguments=(f"--array={words(tasks, concurrent)}",), directory=workdir)
             break
         except SlurmError as error:
             if tasks == 1 or not any(text in str(error) for text in _TOO_MANY):
                 raise
             tasks //= 2
+    job = made.id
     try:
+        if made.cluster:
+            raise UsageError(
+                f"found cluster {made.cluster}; accepted: the cluster of this machine\n"
+                "  leave out --clusters, and try: unset SBATCH_CLUSTERS SLURM_CLUSTERS"
+            )
         files.replace(directory / CLUSTER, f"{cluster(door)}\n", mode=None)
         book = journal.Journal(directory)
         with book.locked():
             book.append({"e": "submitted", "array": job})
     except BaseException:
-        with suppress(SlurmError):
-            door.cancel(job)  # an array that the experiment does not know would not obey `pause` and `cancel`
+        withdraw(door, [made])  # an array that the experiment does not know would not obey `pause` and `cancel`
         raise
     register.add(directory, job)
     return Array(job, tasks)

@@ -28,13 +28,14 @@ from slurm_plugin.slurm.model import (
     SlurmAwayError,
     SlurmError,
     Steps,
+    Submitted,
     to_stderr,
 )  # fmt: skip
 
 __all__ = [
     "BACKEND", "BACKENDS", "ENDED", "HELD", "HELD_BY_LIMIT", "HOOK_COMMANDS", "OUT_OF_SERVICE", "UNKNOWN", "WAITING",
     "Forecast", "Job", "JobNotFoundError", "Listed", "Node", "Queueing", "Request", "Slurm", "SlurmAwayError",
-    "SlurmError", "Steps", "connect", "to_stderr",
+    "SlurmError", "Steps", "Submitted", "connect", "to_stderr",
 ]  # fmt: skip
 
 BACKENDS: Final = ("auto", "cli", "pyslurm")

@@ -15,6 +15,7 @@ from slurm_plugin.slurm.model import SlurmError
 from slurm_plugin.slurm.process import Command, Result, reading_environment, run_together, submitting_environment
 
 NONCE_BYTES: Final = 6  # 48 random bits, which nobody can guess during a call of a few milliseconds
+OF_A_CLUSTER: Final = ("squeue", "scontrol", "scancel", "sacct")  # commands with --clusters; sbatch chooses by itself
 _UNKNOWN_JOB = "Invalid job id"
 # Errors of the commands of 22.05, 24.11 and 26.05 if no slurmctld answers. If `scontrol` cannot change a job for this
 # reason, its only error is "Unexpected message received".
@@ -27,10 +28,14 @@ _NOT_SENT = re.compile("connect failure|Connection refused|in standby mode")
 
 
 class CommandRunner:
-    """Slurm's commands in `directory` (empty: on the PATH), each with a deadline. `patience` says when to repeat."""
+    """Slurm's commands in `directory` (empty: on the PATH), each with a deadline. `patience` says when to repeat.
 
-    def __init__(self, directory: str, *, deadline_s: float, patience: Patience) -> None:
+    `cluster`: the other cluster to query; "" for the local one.
+    """
+
+    def __init__(self, directory: str, *, deadline_s: float, patience: Patience, cluster: str = "") -> None:
         self._directory = directory
+        self._cluster = cluster
         self._deadline_s = deadline_s
         self._patience = patience
 
@@ -46,7 +51,8 @@ class CommandRunner:
     def _run(self, commands: Sequence[Command], end: float) -> list[Result]:
         """Run commands in parallel until `end`, a time of the monotonic clock."""
         environ = submitting_environment if commands[0].argv[0] == "sbatch" else reading_environment
-        found = [replace(each, argv=(self._program(each.argv[0]), *each.argv[1:])) for each in commands]
+        where = [f"--clusters={self._cluster}"] if self._cluster and commands[0].argv[0] in OF_A_CLUSTER else []
+        found = [replace(each, argv=(self._program(each.argv[0]), *where, *each.argv[1:])) for each in commands]
         try:
             return run_together(found, deadline_s=end - time.monotonic(), environ=environ(os.environ))
         except OSError as error:  # too many processes, too long an argument list, or a missing directory

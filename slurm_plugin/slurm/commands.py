@@ -12,12 +12,13 @@ from typing import Final, TypeVar
 
 from hostfiles import nodelist
 from slurm_plugin.slurm import calls, limits, parse
+from slurm_plugin.slurm.batch import Batch
 from slurm_plugin.slurm.calls import Patience, Purpose
-from slurm_plugin.slurm.command_runner import AWAY, new_nonce
+from slurm_plugin.slurm.command_runner import new_nonce
 from slurm_plugin.slurm.inventory import Inventory
 from slurm_plugin.slurm.limits import Limit
 from slurm_plugin.slurm.listing import Listing
-from slurm_plugin.slurm.model import Forecast, Job, Node, Queueing, Request, SlurmError, Steps
+from slurm_plugin.slurm.model import Job, Node, Queueing, Request, Slurm, SlurmError, Steps
 from slurm_plugin.slurm.process import Command
 
 Answer = TypeVar("Answer")
@@ -25,51 +26,27 @@ MOST_IDS: Final = 1000  # most ids in one request; for more ids `Commands` reque
 FORCED: Final = "forcerequeueonfail"  # a value of PrologFlags
 _UNKNOWN_NODE = re.compile(r"\bNode \S+ not found")  # scontrol's error on 22.05, 24.11 and 26.05
 _LACKS_EXCLUDED = "Invalid job format specification: ExcNodes"
-_WOULD_NOT = "allocation failure: "  # sbatch --test-only prints this before slurmctld's refusal
-_BROKEN = re.compile("[Aa]uthentication|[Cc]ommunication|[Mm]unge|timed out")  # errors that the job did not cause
 _TO: Final[Mapping[Steps, tuple[str, ...]]] = {"steps": (), "batch": ("--batch",), "all": ("--full",)}
 
 
-class Commands(Listing, Inventory):
+class Commands(Batch, Listing, Inventory):
     """Slurm through sbatch, squeue, scontrol, scancel, sacct and sacctmgr. Implements `slurm_plugin.slurm.Slurm`."""
 
     backend = "Slurm's commands"
 
-    def __init__(self, directory: str = "", *, deadline_s: float = 30.0, patience: Patience | None = None) -> None:
+    def __init__(
+        self, directory: str = "", *, deadline_s: float = 30.0, patience: Patience | None = None, cluster: str = ""
+    ) -> None:
         """Use the commands in `directory`; if it is empty, those on the PATH (never in root's hooks)."""
-        super().__init__(directory, deadline_s=deadline_s, patience=patience or Patience())
+        super().__init__(directory, deadline_s=deadline_s, patience=patience or Patience(), cluster=cluster)
         self._lacks_excluded = False
         self._names: dict[int, str] = {}  # job id -> name (4_2) of each array task that was read
 
-    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
-        """Submit a batch script on stdin and return the job id. Drop sbatch's warnings if it succeeds."""
-        command = Command(["sbatch", "--parsable", *arguments], script, directory)
-        out = self._patience.ask(lambda: self._stdout(command, calls.SUBMIT), repeatable=False)
-        number, end, _ = out.partition("\n")
-        number = number.partition(";")[0]  # `;` and a cluster's name may follow the id
-        if not number.isdigit() or not end:
-            raise SlurmError(
-                f"sbatch answered {out.strip()!r} in place of a job id\n  look for the job with: squeue --me"
-            )
-        return int(number)
-
-    def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
-        """Return the expected start of a batch script, from stderr of `sbatch --test-only`."""
-        local = {"SLURM_TIME_FORMAT": "standard"}  # the caller's time zone, as for --begin in the script
-        command = Command(["sbatch", "--test-only", *arguments], script, directory, local)
-        return self._patience.ask(lambda: self._forecast(command), repeatable=True)
-
-    def sbatch_flags(self, names: Sequence[str] = ()) -> Mapping[str, str]:
-        """Read the flags in sbatch's help. Try each of `names` that it lacks, such as `hint`, with an empty script."""
-        words = {"LC_ALL": "C"}
-        found = parse.sbatch_flags(self._stdout(Command(["sbatch", "--help"], variables=words), calls.READ_FLAGS))
-        lacking = [
-            each for each in names if parse.FLAG_NAME.fullmatch(each) and not any(has.startswith(each) for has in found)
-        ]
-        asked = [Command(["sbatch", f"--{each}"], variables=words) for each in lacking]
-        results = self._run(asked, time.monotonic() + self._deadline_s) if asked else []
-        takes = {name: parse.probed_flag(result.err) for name, result in zip(lacking, results, strict=True)}
-        return found | {name: kind for name, kind in takes.items() if kind}
+    def on(self, cluster: str) -> Slurm:
+        """Return the door to another cluster; this one for an empty name. pyslurm knows no other cluster."""
+        if cluster == self._cluster:
+            return self
+        return Commands(self._directory, deadline_s=self._deadline_s, patience=self._patience, cluster=cluster)
 
     def job(self, job_id: int) -> Job:
         """Return one job. Raise JobNotFoundError once Slurm has forgotten it."""
@@ -275,16 +252,6 @@ class Commands(Listing, Inventory):
         except SlurmError:
             return False
 
-    def _forecast(self, command: Command) -> Forecast:
-        (result,) = self._run([command], time.monotonic() + self._deadline_s)
-        if result.code and _WOULD_NOT in result.err and not (AWAY.search(result.err) or _BROKEN.search(result.err)):
-            return Forecast(refused=result.err.strip())
-        self._check("sbatch", result, calls.FORECAST)
-        found = parse.forecast(result.err)
-        if found is None:
-            raise calls.FORECAST.refused("sbatch", result.err.strip() or "nothing")
-        return found
-
     def _jobs(self, job_ids: Sequence[int] | None) -> dict[int, Job]:
         end = time.monotonic() + self._deadline_s
         nonce = new_nonce()
@@ -304,7 +271,8 @@ class Commands(Listing, Inventory):
 
     def _name(self, job_id: int) -> str:
         """Return the name of a job for scontrol: the id of an array's last task would mean the whole array."""
-        mine = os.environ if os.environ.get("SLURM_JOB_ID") == str(job_id) else {}
+        here = not self._cluster and os.environ.get("SLURM_JOB_ID") == str(job_id)
+        mine = os.environ if here else {}
         own = mine.get("SLURM_ARRAY_TASK_ID") and f"{mine.get('SLURM_ARRAY_JOB_ID')}_{mine['SLURM_ARRAY_TASK_ID']}"
         return own or self._names.get(job_id, str(job_id))
 

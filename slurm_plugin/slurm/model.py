@@ -166,6 +166,24 @@ class Node(
         return "IDLE" in self.states and "COMPLETING" not in self.states
 
 
+class Submitted(namedtuple("Submitted", "id cluster", defaults=("",))):
+    """A submitted job. `cluster`: the other cluster that has it (sbatch --clusters); "" for the local one."""
+
+    __slots__ = ()
+    id: int
+    cluster: str
+
+    @property
+    def name(self) -> str:
+        """Return the job as `sbatch --parsable` prints it: `17`, or `17;beta`."""
+        return f"{self.id};{self.cluster}" if self.cluster else str(self.id)
+
+    @property
+    def options(self) -> str:
+        """Return its id for squeue, scontrol and scancel: `17`, or `--clusters=beta 17`."""
+        return f"--clusters={self.cluster} {self.id}" if self.cluster else str(self.id)
+
+
 class Forecast(namedtuple("Forecast", "start_time nodes partition refused", defaults=(None, "", "", ""))):
     """The start that Slurm expects for a job at present, or Slurm's refusal."""
 
@@ -184,8 +202,11 @@ class Slurm(Protocol):
 
     backend: str  # the back end's name in messages: "Slurm's commands", "pyslurm 25.11.2"
 
-    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
-        """Submit a batch script as the caller and return the job id."""
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Submitted:
+        """Submit a batch script as the caller and return the job."""
+
+    def on(self, cluster: str) -> "Slurm":
+        """Return the door to the cluster that has a submitted job; this one if `cluster` is empty."""
 
     def forecast(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Forecast:
         """Return the expected start of a batch script. job_submit.lua runs, but nothing is submitted."""

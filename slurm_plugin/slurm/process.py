@@ -29,11 +29,15 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The output of a command. `code` is None if it was killed at the deadline; then the output ends there."""
+    """The output of a command. `code` is None if it was killed at the deadline; then the output ends there.
+
+    `session`: the number of its session.
+    """
 
     code: int | None
     out: str
     err: str
+    session: int = field(default=0, compare=False)
 
 
 def run(
@@ -90,7 +94,7 @@ def _finish(process: "subprocess.Popen[bytes]", text: str, left_s: float) -> Res
             out, err = late.stdout or b"", late.stderr or b""
         code = None
     # Decode here: the text mode of Popen would turn a carriage return in a comment into a newline.
-    return Result(code, out.decode(errors="replace"), err.decode(errors="replace"))
+    return Result(code, out.decode(errors="replace"), err.decode(errors="replace"), process.pid)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

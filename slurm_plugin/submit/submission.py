@@ -14,8 +14,8 @@ from msgspec import Struct
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.launch import env_file, hooks
 from slurm_plugin.launch.container import IMAGE_FLAG, PYXIS
-from slurm_plugin.records import directories, requests, token
-from slurm_plugin.slurm import Slurm, SlurmError
+from slurm_plugin.records import directories, job_directory, requests, token
+from slurm_plugin.slurm import Slurm, SlurmError, Submitted
 from slurm_plugin.spec import Spec, policy_language
 from slurm_plugin.spec.key_types import HOOKS
 from slurm_plugin.spec.submit_config import SubmitConfig
@@ -60,36 +60,49 @@ def of_script(data: bytes, source: str, features: Mapping[str, str], command: st
     return Submission(text, str(Path.cwd()), tuple(arguments))
 
 
-def send(submission: Submission, slurm: Slurm) -> int:
-    """Submit a job and return its id. Raise SlurmError if Slurm refuses it."""
+def send(submission: Submission, slurm: Slurm) -> Submitted:
+    """Submit a job and return it. Raise SlurmError if Slurm refuses it."""
     directories.add(submission.directory)
     return slurm.submit(submission.script, arguments=submission.arguments, directory=submission.directory)
 
 
-def send_alternatives(submissions: Sequence[Submission], slurm: Slurm) -> tuple[int, ...]:
-    """Submit jobs of which only one will run (slurm_plugin.supervisor.any_of), and return their ids.
+def send_alternatives(submissions: Sequence[Submission], slurm: Slurm) -> tuple[Submitted, ...]:
+    """Submit jobs of which only one will run (slurm_plugin.supervisor.any_of), and return them.
 
     Hold the jobs until the comment of each lists the ids of all. Then release them in the order of their ids: a job
-    that starts gives way to a running job with a lower id. If this fails, cancel all jobs and raise the error.
+    that starts gives way to a running job with a lower id. If this fails, cancel all jobs and raise the error. Raise
+    UsageError if they are on several clusters, where they cannot see each other.
     """
-    ids: list[int] = []
+    made: list[Submitted] = []
     try:
         for each in submissions:
             directories.add(each.directory)
             arguments = (*each.arguments, "--hold")
-            ids.append(slurm.submit(each.script, arguments=arguments, directory=each.directory))
+            made.append(slurm.submit(each.script, arguments=arguments, directory=each.directory))
+        ids, clusters = tuple(job.id for job in made), {job.cluster for job in made}
+        if len(clusters) > 1:
+            found = ", ".join(sorted(cluster or "this one" for cluster in clusters))
+            raise UsageError(f"any_of: found jobs on several clusters ({found}); accepted: alternatives on one cluster")
+        there = slurm.on(clusters.pop())
         for job_id in ids:
-            slurm.update_job(job_id, Comment=token.update(slurm.job(job_id).comment, any_of=tuple(ids)))
-        slurm.release(ids[0])
-    except (SlurmError, ValueError, KeyboardInterrupt):
-        for job_id in ids:
-            with suppress(SlurmError):
-                slurm.cancel(job_id)
+            there.update_job(job_id, Comment=token.update(there.job(job_id).comment, any_of=ids))
+        there.release(ids[0])
+    except (SlurmError, UsageError, ValueError, KeyboardInterrupt):
+        from slurm_plugin.slurm.batch import withdraw  # noqa: PLC0415 - `render` needs no subprocess
+
+        withdraw(slurm, made)
         raise
     for job_id in ids[1:]:
         with suppress(SlurmError):  # cancelled already: the first job runs
-            slurm.release(job_id)
-    return tuple(ids)
+            there.release(job_id)
+    return tuple(made)
+
+
+def keep(submission: Submission, job: Submitted, spec: bytes | None = None) -> None:
+    """Keep what a job was submitted as in its directory. Another cluster's job may have the id of a local one there."""
+    workdir = Path(submission.directory)
+    if not (job.cluster and (workdir / job_directory.OURS / str(job.id)).exists()):
+        job_directory.keep(workdir, job.id, spec=spec, script=submission.script)
 
 
 def log(spec: Spec, site: render.Site, job_id: int) -> str:

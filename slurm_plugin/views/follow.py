@@ -41,11 +41,17 @@ class Look:
 
 
 def follow(
-    slurm: Slurm, job_id: int, clock: Clock, more_than_there_are: Callable[[Slurm, Job], str] = lambda *_: ""
+    slurm: Slurm,
+    job_id: int,
+    clock: Clock,
+    more_than_there_are: Callable[[Slurm, Job], str] = lambda *_: "",
+    *,
+    name: str = "",
 ) -> Iterator[Look]:
     """Poll a job until it ends or can never start, and yield each result. Without changes the pauses grow to 15 s.
 
-    `more_than_there_are` returns why a job with the reason PartitionNodeLimit never starts; "" if it may start.
+    `more_than_there_are` returns why a job with the reason PartitionNodeLimit never starts; "" if it may start. `name`:
+    the job for scancel, if that is not its id.
 
     Raise JobNotFoundError if Slurm forgets the job before its end was seen, and SlurmError after SILENCE_S without an
     answer.
@@ -87,7 +93,7 @@ def follow(
             limit = job.reason == reasons.NODE_LIMIT
             says = more_than_there_are(slurm, job) if limit else reasons.PENDING[job.reason].says
         if says:
-            yield Look(job, (printable(f"given up: {says}; it is still in the queue: scancel {job_id}"),))
+            yield Look(job, (printable(f"given up: {says}; it is still in the queue: scancel {name or job_id}"),))
             return
         last = job
         clock.sleep(min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, (answered - changed) / 10)))

@@ -52,7 +52,7 @@ class Capture:
         """Submit a job with a name. Its id is the same in every run."""
         argv = ["--output=/dev/null", f"--job-name={name}", *arguments]
         number: int = self.ask(
-            f"submit {name}", lambda door: door.submit(script, arguments=argv, directory="/tmp"), user
+            f"submit {name}", lambda door: door.submit(script, arguments=argv, directory="/tmp").id, user
         )
         return number
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from slurm_plugin.__main__ import main
+from slurm_plugin.slurm import Submitted
 from tests import fakes
 
 SPEC = """name: lr
@@ -22,11 +23,11 @@ search:
 class Door(fakes.FakeSlurm):
     """A Slurm that submits array 17, whose tasks wait."""
 
-    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Submitted:
         self._change("submit", script, tuple(arguments), directory)
         self.known_jobs[17] = fakes.job(17)
         self.names = {f"17_{number}": 17 for number in range(12)}
-        return 17
+        return Submitted(17)
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from slurm_plugin.__main__ import main
-from slurm_plugin.cli import specs, submit
+from slurm_plugin.cli import job_wait, specs, submit
 from slurm_plugin.records.series.progress_file import Point
-from slurm_plugin.slurm import Job, JobNotFoundError, Listed
+from slurm_plugin.slurm import Job, JobNotFoundError, Listed, SlurmError, Submitted
 from slurm_plugin.views.follow import Look
 from tests.fake_slurm import FakeClock, FakeSlurm
 
@@ -32,7 +32,7 @@ def job_file(home: Path) -> Path:
 def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     """Return a door whose job has ended as COMPLETED."""
     fake = FakeSlurm(DONE)
-    for module in (specs, submit):
+    for module in (specs, submit, job_wait):
         monkeypatch.setattr(module, "connect", lambda **_: fake)
     return fake
 
@@ -66,7 +66,7 @@ def test_wait_tells_the_end_by_its_exit_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Progress goes to stderr, JSON to stdout. Without a terminal no escape sequence is written."""
-    monkeypatch.setattr(submit, "time", FakeClock())
+    monkeypatch.setattr(job_wait, "time", FakeClock())
     slurm.answers = [DONE._replace(state=state)]
     assert main(["submit", "--wait", "--json", str(job_file)]) == code
     out, err = capsys.readouterr()
@@ -79,6 +79,29 @@ def test_wait_tells_the_end_by_its_exit_code(
         f"  it has no output: there is no {job_file.parent}/a-17.out\n  how it goes, and why: slurm-plugin why 17\n"
     )
     assert err == f"job 17: {state}\n{then if code else ''}"
+
+
+def test_wait_for_a_job_on_another_cluster(
+    job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That cluster is asked, never the local job with the same id. Commands to try name the cluster."""
+    monkeypatch.setattr(job_wait, "time", FakeClock())
+    slurm.made, slurm.answers = Submitted(17, "beta"), [SlurmError("asked here")]
+    there = slurm.clusters["beta"] = FakeSlurm(DONE)
+    there.known_jobs[17] = DONE
+    assert main(["submit", "--wait", str(job_file)]) == 0
+    assert capsys.readouterr() == ("17;beta\n", "job 17: COMPLETED\n")
+    there.answers = [DONE._replace(state="FAILED")]
+    assert main(["submit", "--wait", "--json", str(job_file)]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[0]) == {"job": 17, "cluster": "beta"}
+    assert err.splitlines()[-1] == "  how it goes, and why: squeue --clusters=beta --jobs=17"
+    there.refusals["jobs", None] = 1
+    assert main(["submit", "--wait", str(job_file)]) == 1
+    assert capsys.readouterr().err == (
+        "slurm-plugin: --wait cannot follow 17;beta on cluster beta: jobs was refused\n"
+        "  it goes on; follow it on a machine of that cluster, or cancel it: scancel --clusters=beta 17\n"
+    )
 
 
 FORGOTTEN = "as recorded: Slurm has forgotten it"
@@ -107,7 +130,7 @@ def test_wait_for_a_job_that_slurm_has_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """slurmdbd, or else the history beside the job, says how it ended: also if Slurm never named its directory."""
-    monkeypatch.setattr(submit, "time", FakeClock())
+    monkeypatch.setattr(job_wait, "time", FakeClock())
     slurm.answers = [JobNotFoundError("Slurm does not know job 17")]
     if accounted:
         slurm.accounted = [Listed(DONE._replace(state=accounted, end_time=datetime.now(UTC)), "17")]
@@ -158,7 +181,7 @@ def test_a_terminal_gets_a_status_line_and_the_changes() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, no_color=True, width=80)
     points = [Point(1000.0 + number, 0, 1200 + number, 2400) for number in range(2)]
-    with submit.progress(console, 17, lambda: points) as show:
+    with job_wait.progress(console, 17, lambda: points) as show:
         show(Look(DONE._replace(state="RUNNING", restarts=1), ("RUNNING on n1",)))
     assert "job 17: RUNNING on n1\n" in out.getvalue()
     assert "RUNNING, restart 1\x1b[0m 0:00:00 [##..] 1201/2400, 50%, 19 min 59 s left" in out.getvalue()

@@ -9,7 +9,7 @@ import pytest
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.experiment import array, journal, register
 from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Search
-from slurm_plugin.slurm import SlurmError
+from slurm_plugin.slurm import SlurmError, Submitted
 from slurm_plugin.slurm.limits import Limit
 from tests import fakes
 from tests.fakes import FakeSlurm
@@ -28,12 +28,13 @@ class Door(FakeSlurm):
         super().__init__()
         self.most, self.refusal = most, refusal
         self.submitted: list[tuple[str, tuple[str, ...], str | None]] = []
+        self.made = Submitted(17)
 
-    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Submitted:
         self.submitted.append((script, tuple(arguments), directory))
         if int(arguments[0].removeprefix("--array=0-").partition("%")[0]) >= self.most:
             raise SlurmError(self.refusal)
-        return 17
+        return self.made
 
 
 @pytest.fixture
@@ -171,3 +172,13 @@ def test_a_failed_submission_leaves_no_directory(tmp_path: Path) -> None:
         (made / "job.sh").write_text("")
         raise SlurmError("no")
     assert not made.exists()
+
+
+def test_an_array_that_went_to_another_cluster_is_taken_back(directory: Path) -> None:
+    """The commands for the experiment would act on this cluster's job with its id."""
+    door = Door()
+    door.made, door.clusters["beta"] = Submitted(17, "beta"), FakeSlurm([fakes.job(17)])
+    with pytest.raises(UsageError, match="found cluster beta; accepted: the cluster of this machine"):
+        array.submit(directory, SCRIPT, 12, 2, door)
+    assert (door.changes, door.clusters["beta"].changes) == ([], [("cancel", 17)])
+    assert journal.load(directory)[1].arrays == ()

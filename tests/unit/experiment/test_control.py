@@ -12,7 +12,7 @@ import pytest
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.experiment import array, control, journal, register
 from slurm_plugin.experiment.record import COMPLETED, RUNNING, Algorithm, Experiment, Metric, Search
-from slurm_plugin.slurm import SlurmAwayError, SlurmError
+from slurm_plugin.slurm import SlurmAwayError, SlurmError, Submitted
 from tests import fakes
 from tests.refusals import refusal_of
 
@@ -35,10 +35,10 @@ class Door(fakes.FakeSlurm):
         self.submitted: list[tuple[str, ...]] = []
         self.mixed = False  # whether Slurm refuses requests for the array's ended task, as it does
 
-    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Submitted:
         assert script == "#!/bin/bash\n"
         self.submitted.append(tuple(arguments))
-        return 70
+        return Submitted(70)
 
     def hold(self, job_id: int) -> None:
         super().hold(job_id)

@@ -39,7 +39,8 @@ def test_submitted(slurm: Release) -> None:
     """Submitted jobs have their ids, in order."""
     asked = [answer for answer in slurm.answers if answer["name"].startswith("submit ")]
     numbers = [
-        slurm.ask(each["name"], lambda door, each=each: door.submit("", arguments=each["argv"][2:])) for each in asked
+        slurm.ask(each["name"], lambda door, each=each: door.submit("", arguments=each["argv"][2:]).id)
+        for each in asked
     ]
     assert numbers == list(range(1, 14))
 

@@ -1,13 +1,14 @@
 """The commands of Slurm that slurm_plugin runs, and their answers."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError
+from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError, Submitted
 from slurm_plugin.slurm.parse import form
-from tests.unit.slurm.fake_commands import Bin
+from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.test_records_scontrol import NODE, OURS, SETTINGS, SHOWN
 
 N1 = Node("n1", frozenset({"IDLE"}), "", partitions=("all", "long"), gres=("gpu:4",))
@@ -76,25 +77,76 @@ def test_call(commands: Bin) -> None:
         assert commands.read("pwd") == f"{Path.cwd()}\n", name
 
 
+BANNER = "-----\n  Welcome to Example3\n--> Verifying valid jobname...OK\n"
+
+
 def test_submit(commands: Bin) -> None:
-    """The script goes to stdin, and the id comes back, also with a cluster's name and with warnings."""
+    """The script goes to stdin, and the job comes back: the last whole line that names one."""
     script = "#!/bin/bash\necho 'größer'\r\n"
-    for answer in ("12\n", "12;cluster\n"):
+    for answer, job in (
+        ("12\n", Submitted(12)),
+        ("12;beta\n", Submitted(12, "beta")),
+        (f"{BANNER}12\n", Submitted(12)),
+        (f"{BANNER}7\n12;beta\r\nGoodbye, 3 jobs left\n", Submitted(12, "beta")),
+        (f"{BANNER}Submitted batch job 12\nbye", Submitted(12)),
+        ("Submitted batch job 12 on cluster beta\n", Submitted(12, "beta")),
+    ):
         commands.recorded("sbatch", answer, "sbatch: warning: can't run 1 processes on 2 nodes\n")
-        assert commands.door().submit(script, arguments=["--hold", "--comment=a b"], directory="/usr") == 12, answer
+        assert commands.door().submit(script, arguments=["--hold", "--comment=a b"], directory="/usr") == job, answer
         assert commands.argv() == ["--parsable", "--hold", "--comment=a b"]
         assert (commands.directory / "stdin").read_bytes() == script.encode()
         assert commands.read("pwd") == "/usr\n"
 
 
 def test_submit_without_a_whole_number(commands: Bin) -> None:
-    """An answer that is no whole line with a job id is an error that says how to find the job."""
-    for answer in ("Submitted", "", "\n", "1", "12", "12;clus", "x12\n", "-12\n"):
+    """An answer without a whole line with a job id is an error that says how to find the job."""
+    for answer in ("Submitted", "", "\n", "1", "12", "12;clus", "x12\n", "-12\n", "12;\n", BANNER):
         commands.recorded("sbatch", answer)
         words = f"sbatch answered {answer.strip()!r} in place of a job id\n  look for the job with: squeue --me"
         with pytest.raises(SlurmError) as caught:
             commands.door().submit("")
         assert str(caught.value) == words
+
+
+# sbatch records the number of its session, and ends as a site's program in front of it may end.
+LOST = 'cat >/dev/null; cut -d" " -f6 /proc/$$/stat >{at}/session; echo 1 is nothing; {then}'
+# A job of an earlier process with this number, a heterogeneous job of this one, and a later job of another one.
+SESSION_JOBS = """now=$(date -u +%Y-%m-%dT%H:%M:%S); own=$(cat {at}/session)
+echo "5|$own|2024-05-01T09:00:00"; echo "9|$own|$now"; echo "8|$own|$now"; echo "10|1|$now"; echo cut; echo "7|$own|N/A"
+echo "$SQUEUE_FORMAT2 $*" >{at}/asked"""
+
+
+def test_submit_finds_a_job_that_sbatch_does_not_name(commands: Bin, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the session of the command, whether sbatch failed or printed no id. Without a job it is an error."""
+    at = commands.directory
+    for then, words in (
+        ("exit 0", "sbatch answered '1 is nothing' in place of a job id"),
+        ("echo 8; exit 3", "could not submit the job: sbatch said: 1 is nothing"),
+    ):
+        commands.script("sbatch", LOST.format(at=at, then=then))
+        commands.script("squeue", SESSION_JOBS.format(at=at))
+        assert commands.door().submit("") == Submitted(8), then
+        assert (at / "asked").read_text() == "ArrayJobID:0|,AllocSID:0|,SubmitTime:0 --noheader --me\n"
+        assert capsys.readouterr().err == f"slurm_plugin: job 8 was submitted, although {words}\n"
+        commands.script("squeue", "exit 0")
+        with pytest.raises(SlurmError, match=re.escape(words)):
+            commands.door().submit("")
+
+
+def test_another_cluster(commands: Bin) -> None:
+    """Each request about it names it; sbatch and the commands about this cluster do not."""
+    for name, (call, argv) in CALLS.items():
+        commands.recorded(argv[0])
+        call(commands.door().on("beta"))
+        assert commands.argv() == ["--clusters=beta", *argv[1:]], name
+        call(commands.door().on("beta").on(""))
+        assert commands.argv() == argv[1:], name
+    commands.squeue([record()])
+    assert commands.door().on("beta").job(7).id == 7
+    assert commands.asked()[0].argv[0] == "--clusters=beta"
+    commands.recorded("sbatch", "12\n")
+    commands.door().on("beta").submit("")
+    assert commands.argv() == ["--parsable"]
 
 
 def test_nodes(commands: Bin) -> None:

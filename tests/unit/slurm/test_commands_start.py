@@ -63,13 +63,13 @@ def test_environment(commands: Bin, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_environment_of_submit(commands: Bin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """sbatch gets the caller's environment without an outer job's variables."""
+    """sbatch gets the caller's environment without the variables that an outer job sets."""
     for variable, value in OUTER.items():
         monkeypatch.setenv(variable, value)
     commands.recorded("sbatch", "12\n")
     commands.door().submit("")
     given = commands.environment()
-    kept = ("SLURM_CONF", "SQUEUE_FORMAT", "LANG", "TZ")
+    kept = ("SLURM_CONF", "SLURM_CLUSTERS", "SQUEUE_FORMAT", "LANG", "TZ")
     assert {variable: given.get(variable) for variable in OUTER} == {
         **dict.fromkeys(OUTER), **{variable: OUTER[variable] for variable in kept},
     }  # fmt: skip

@@ -229,7 +229,7 @@ def test_what_stays_with_the_commands(tmp_path: Path, pyslurm: FakePyslurm, door
     commands.squeue([record(7), record(9)])
     commands.script("sbatch", "#!/bin/sh\necho 12")
     commands.script("scontrol", "#!/bin/sh\necho 'SLURM_VERSION = 24.11.5'")
-    assert (door.submit("x"), door.version(), door.config()) == (12, "24.11.5", {"SLURM_VERSION": "24.11.5"})
+    assert (door.submit("x").id, door.version(), door.config()) == (12, "24.11.5", {"SLURM_VERSION": "24.11.5"})
     assert set(door.jobs()) == set(door.jobs([7, 8, 9])) == {7, 9}
     commands.script("squeue", "#!/bin/sh\necho '7|RUNNING'")
     assert door.jobs_of(20001, "n1") == {7: "RUNNING"}

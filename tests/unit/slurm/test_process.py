@@ -55,7 +55,14 @@ def test_environment_to_submit() -> None:
     """The job gets the user's variables. Inside a job the variables that a job sets are left out."""
     outside = {name: value for name, value in OUTER.items() if name != "SLURM_JOB_ID"}
     assert submitting_environment(outside) == outside
-    gone = {"SLURM_JOB_ID", "SLURM_CONFIG", "SLURM_PLUGIN_ATTEMPT", "SLURM_CPU_BIND", "SLURM_NTASKS"}
+    gone = {
+        "SLURM_JOB_ID",
+        "SLURM_CONFIG",
+        "SLURM_TIME_FORMAT",
+        "SLURM_PLUGIN_ATTEMPT",
+        "SLURM_CPU_BIND",
+        "SLURM_NTASKS",
+    }
     assert submitting_environment(OUTER) == {name: OUTER[name] for name in OUTER if name not in gone}
 
 

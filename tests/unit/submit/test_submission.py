@@ -12,7 +12,7 @@ import pytest
 
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.site.configuration import SiteConfig
-from slurm_plugin.slurm import Job, SlurmError
+from slurm_plugin.slurm import Job, SlurmError, Submitted
 from slurm_plugin.spec import load
 from slurm_plugin.spec.submit_config import StageIn
 from slurm_plugin.submit import own_command, submission
@@ -30,31 +30,70 @@ def test_a_submission_is_the_script_in_the_jobs_directory() -> None:
     spec, site = load(SMALL + b"workdir: runs\n", "a"), Site("/home/ada", "/bin/slurm-plugin")
     slurm = FakeSlurm(JOB)
     job = submission.build(spec, site, "a.yaml")
-    assert submission.send(job, slurm) == 17
+    assert submission.send(job, slurm) == Submitted(17)
     assert slurm.submitted == [(script(spec, site, "a.yaml"), (), "/home/ada/runs")]
     assert slurm.submitted[0][0] == job.script
 
 
 class Several(fakes.FakeSlurm):
-    """Gives each submission a separate job, held as requested."""
+    """Gives each submission a separate job, held as requested, on these clusters."""
 
-    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> int:
+    def __init__(self, clusters: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.chosen = clusters
+        self.clusters = {name: Several() for name in clusters if name}
+        self.made = 0
+
+    def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Submitted:
         """The first job is 11."""
-        number = 11 + len(self.known_jobs)
+        number = 11 + self.made
         self._change("submit", " ".join(arguments))
-        self.known_jobs[number] = fakes.job(number, comment="[sp1;retries=0;ib=auto]", reason="JobHeldUser")
-        return number
+        cluster = self.chosen[self.made] if self.chosen else ""
+        held = fakes.job(number, comment="[sp1;retries=0;ib=auto]", reason="JobHeldUser")
+        self.on(cluster).known_jobs[number] = held
+        self.made += 1
+        return Submitted(number, cluster)
 
 
 def test_jobs_of_which_one_is_to_run() -> None:
     """Held until the comment of each lists all, and released in their order."""
     slurm = Several()
     jobs = [submission.Submission("a", "/"), submission.Submission("b", "/", ("--x",)), submission.Submission("c", "/")]
-    assert submission.send_alternatives(jobs, slurm) == (11, 12, 13)
+    assert submission.send_alternatives(jobs, slurm) == tuple(map(Submitted, (11, 12, 13)))
     token = {"Comment": "[sp1;retries=0;ib=auto;any=11,12,13]"}
     told = [("update_job", number, token) for number in (11, 12, 13)]
     held = [("submit", "--hold"), ("submit", "--x --hold"), ("submit", "--hold")]
     assert slurm.changes == [*held, *told, ("release", 11), ("release", 12), ("release", 13)]
+
+
+TWO = [submission.Submission("a", "/"), submission.Submission("b", "/")]
+
+
+def test_jobs_of_which_one_is_to_run_on_another_cluster() -> None:
+    """Every change goes to the cluster that has the jobs."""
+    slurm = Several(["beta", "beta"])
+    assert submission.send_alternatives(TWO, slurm) == (Submitted(11, "beta"), Submitted(12, "beta"))
+    token = {"Comment": "[sp1;retries=0;ib=auto;any=11,12]"}
+    told = [("update_job", 11, token), ("update_job", 12, token), ("release", 11), ("release", 12)]
+    assert (slurm.changes, slurm.clusters["beta"].changes) == ([("submit", "--hold")] * 2, told)
+
+
+def test_jobs_on_several_clusters_are_taken_back() -> None:
+    """They cannot see each other."""
+    slurm = Several(["beta", ""])
+    said = refusal_of(UsageError, submission.send_alternatives, TWO, slurm)
+    assert said == "any_of: found jobs on several clusters (beta, this one); accepted: alternatives on one cluster"
+    assert (slurm.changes[2:], slurm.clusters["beta"].changes) == ([("cancel", 12)], [("cancel", 11)])
+
+
+def test_a_job_that_cannot_be_taken_back_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the command for it. The local job with its id is left alone."""
+    slurm = Several(["beta", "beta"])
+    slurm.clusters["beta"].refusals = {("update_job", 11): 1, ("cancel", 11): 1}
+    assert refusal_of(SlurmError, submission.send_alternatives, TWO, slurm) == "update_job was refused"
+    left = "slurm_plugin: job 11;beta is left: cancel was refused\n  try: scancel --clusters=beta 11\n"
+    assert capsys.readouterr().err == left
+    assert (slurm.changes[2:], slurm.clusters["beta"].changes) == ([], [("cancel", 12)])
 
 
 def test_none_is_left_where_one_is_refused() -> None:
@@ -75,10 +114,7 @@ def test_one_that_runs_already_has_cancelled_the_others() -> None:
     """Then the release fails, which is no error."""
     slurm = Several()
     slurm.refusals["release", 12] = 1
-    assert submission.send_alternatives([submission.Submission("a", "/"), submission.Submission("b", "/")], slurm) == (
-        11,
-        12,
-    )
+    assert submission.send_alternatives(TWO, slurm) == (Submitted(11), Submitted(12))
 
 
 def test_a_missing_directory_is_told_before_slurm_ends_the_job_without_a_word(tmp_path: Path) -> None:
