@@ -61,6 +61,8 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
         raise selection.NoLogError(f"found no log of attempt {attempt}{now}\n  its state: slurm-plugin why {word}")
     ended = job is not None and job.state in ENDED and attempt == last
     code = line.get("code")
+    if not isinstance(code, int) and job and ended:  # the job is not slurm_plugin's, or its supervisor was lost
+        code = -job.exit_signal if job.exit_signal else job.exit_code
     return Failure(
         files,
         Known(

@@ -18,6 +18,7 @@ from slurm_plugin.logs.source import CONTEXT, LogFile, Part, log_file
 
 _TRACE: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/bin/(?:torchrun|mpirun)")
+ENDED_BY_SIGNAL: Final = 128  # and above: exit codes of a shell for a signal
 WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
 
 
@@ -85,7 +86,8 @@ def of_files(
     nodes = {**known.nodes, **{rank: each.node for rank, each in ends.items() if each.node}}
     nodes |= {each.rank: each.node for each in sources if each.rank is not None and each.node}
     heard = {each.rank for each in sources if each.rank is not None}
-    events = [each for each in scanner.events if not _survived(each, scanner.events, files, ends)]
+    raised = 0 < (known.code or 0) < ENDED_BY_SIGNAL  # an exception ends a program with such a code
+    events = [each for each in scanner.events if not _survived(each, scanner.events, files, ends, raised=raised)]
     progress = [each for each in signatures if each.role == "progress"]
     ahead: Mapping[str, float] = {}
     if not scanner.cut:  # there is time
@@ -105,9 +107,14 @@ def of_files(
 
 
 def _survived(
-    event: Event, events: Sequence[Event], files: Mapping[str, LogFile], ends: Mapping[int, endings.Ended]
+    event: Event,
+    events: Sequence[Event],
+    files: Mapping[str, LogFile],
+    ends: Mapping[int, endings.Ended],
+    *,
+    raised: bool,
 ) -> bool:
-    """Return whether the program caught this exception, and went on."""
+    """Return whether the program caught this exception, and went on. `raised`: its exit code says that one ended it."""
     if not _is_harmless(event) or ends:
         return False
     if any(each.signature.role not in ("noise", "teardown") and not _is_harmless(each) for each in events):
@@ -115,7 +122,7 @@ def _survived(
     launchers = [each for each in files.values() if each.source.rank is None and each.path.name == "agent.log"]
     if launchers and (event.source.rank is not None or files[event.source.name] in launchers):
         return True  # a launcher would have said that a rank failed
-    if event.signature.failure == "symptom_only":
+    if raised or event.signature.failure == "symptom_only":
         return False
     with suppress(OSError), files[event.source.name].opened() as file:
         file.seek(event.offset)

@@ -18,7 +18,7 @@ PROLOG: Final = "prolog"  # Slurm drained the node because a prolog failed there
 _WEAK: Final = frozenset({"none", "unknown", "symptom_only", "rank_hang"})
 _STATES: Final[Mapping[str, str]] = {
     "TIMEOUT": "time_limit", "DEADLINE": "time_limit", "PREEMPTED": "preempted", "CANCELLED": "cancelled",
-    "NODE_FAIL": "node_down", "OUT_OF_MEMORY": "host_oom",
+    "NODE_FAIL": "node_down", "BOOT_FAIL": "node_down", "OUT_OF_MEMORY": "host_oom",
 }  # fmt: skip
 # The beginning of what is said of a node -> the class of its fault; the first fault of this order is the cause.
 _CHECKS: Final[Mapping[str, str]] = {
@@ -48,7 +48,7 @@ class Known(NamedTuple):
     nodes: Mapping[int, str] = {}  # of each rank
     ended: Mapping[int, int] = {}  # the exit code of each rank, negative for a signal
     faults: Mapping[str, str] = {}  # of each node: what our checks found, or NO_ANSWER
-    code: int | None = None  # the job's exit code
+    code: int | None = None  # the job's exit code, negative for a signal
     by_node: bool = False  # whether a task of srun is a launcher of its node, and its number no rank
     unstarted: str = ""  # what Slurm says of a job without a log
     oom: bool = False  # whether Slurm saw the out-of-memory killer in the job's cgroup
@@ -56,8 +56,8 @@ class Known(NamedTuple):
 
 def weighed(cause: Cause, known: Known, nodes: Mapping[int, str] | None = None) -> Cause:
     """Return the cause with what is known beside the log. `nodes` has the node of each rank."""
-    if known.code == 0 and known.state in ("", "COMPLETED"):  # whatever its log says, it has done its work
-        return Cause("none", "unknown", "sure")
+    if known.state == "COMPLETED" or (known.code == 0 and not known.state):  # it has done its work
+        return Cause("none", "unknown", "sure", beside=known.state and f"Slurm's state of the job is {known.state}")
     nodes = known.nodes if nodes is None else nodes
     if known.unstarted:
         cause = Cause("unknown", "unknown", "unknown", beside=known.unstarted)
@@ -103,18 +103,29 @@ def _by_codes(cause: Cause, known: Known) -> Cause:
     if cause.failure != "none":
         return cause
     ends = {rank: code for rank, code in known.ended.items() if code not in (0, -signal.SIGTERM)}
-    if not ends and not known.code:
+    if not ends and not known.code and known.state != "FAILED":
         return cause
     ranks = tuple(sorted(ends)) if len(ends) < len(known.ended) else ()
     where = places(ranks, known.nodes)
-    codes = {*ends.values(), *([128 - known.code if known.code > 128 else known.code] if known.code else ())}
-    said = "; ".join(
-        [*(f"rank {rank} ended with {ends[rank]}" for rank in sorted(ends)[:4])]
-        or [f"the job's exit code is {known.code}"]
-    )
-    if codes & CRASHES:
+    said = "; ".join([*(f"rank {rank} ended with {ends[rank]}" for rank in sorted(ends)[:4])] or [_failed_with(known)])
+    if {*ends.values(), -signal_of(known.code)} & CRASHES:
         return Cause("segfault", "user", "likely", None, ranks, where, beside=said)
     return Cause("unknown", "unknown", "unknown", None, ranks, where, beside=said)
+
+
+def signal_of(code: int | None) -> int:
+    """Return the signal in an exit code: -9, or 137 as a shell says it; 0 for another code."""
+    number = -code if code and code < 0 else (code or 0) - 128
+    return number if number in signal.valid_signals() else 0
+
+
+def _failed_with(known: Known) -> str:
+    """Return how a job failed, by its exit code or signal."""
+    number = signal_of(known.code)
+    named = f"signal {number} ({signal.strsignal(number)})" if number else ""
+    if known.code is None or known.code < 0:
+        return f"{named} ended the job" if named else f"Slurm's state of the job is {known.state}"
+    return f"the job failed with exit code {known.code}" + (f", which means {named}" if named else "")
 
 
 def _replaced(cause: Cause, failure: str, beside: str, *, explained: bool, sure: bool) -> Cause:

@@ -18,7 +18,8 @@ def lines(found: Diagnosis, *, on: bool) -> list[str]:
     """Return a diagnosis as lines, less than a screen. `on`: in colours."""
     cause = found.cause
     if cause.failure == "none":
-        return ["found no failure in these logs", *_notes(found)]
+        said = f": {cause.beside}" if cause.beside else " in these logs"
+        return [printable(f"found no failure{said}"), *_notes(found)]
     means = CLASSES[cause.failure].means
     said = [
         paint(f"likely cause: {means}", "bold", on=on) + f" ({cause.failure}, {cause.confidence}; {WHOSE[cause.whose]})"

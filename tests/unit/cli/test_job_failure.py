@@ -50,6 +50,12 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict
     return found
 
 
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    """What `diagnose` says."""
+    assert main(["diagnose", *words]) == code
+    return capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("slurm")
 def test_each_attempt_has_its_own_cause(capsys: pytest.CaptureFixture[str]) -> None:
     """The last one by default; the number of ranks on each node says where rank 2 ran."""
@@ -82,6 +88,40 @@ def test_slurms_word(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFix
     (own / job_directory.ATTEMPTS).unlink()
     slurm.known_jobs[7] = job(state="TIMEOUT", nodes="n[1-2]", restarts=0)
     assert told(capsys, "7")["class"] == "time_limit"
+
+
+@pytest.mark.parametrize(
+    ("log", "fields", "wanted", "beside"),
+    [
+        # A program that caught its exception.
+        (LOG, {"state": "COMPLETED", "exit_code": 0}, (1, "none"), "Slurm's state of the job is COMPLETED"),
+        ("step 1\n", {"state": "FAILED", "exit_code": 1}, (2, "unknown"), "the job failed with exit code 1"),
+        ("step 1\n", {"state": "FAILED", "exit_signal": 9}, (2, "unknown"), "signal 9 (Killed) ended the job"),
+        ("step 1\n", {"state": "FAILED", "exit_signal": 11}, (0, "segfault"), "signal 11 (Segmentation fault) ended "),
+        ("KeyError: 'a'\n" + "bye\n" * 300, {"state": "FAILED", "exit_code": 1}, (0, "user_code"), ""),
+        ("KeyError: 'a'\n" + "bye\n" * 300, {"state": "FAILED", "exit_signal": 9}, (2, "unknown"), "signal 9 "),
+        ("step 1\n", {"state": "RUNNING", "exit_code": 0}, (1, "none"), ""),
+    ],
+)
+def test_a_plain_job(
+    log: str,
+    fields: dict[str, Any],
+    wanted: tuple[int, str],
+    beside: str,
+    slurm: FakeSlurm,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A job that slurm_plugin has no records of: its state and exit code are Slurm's."""
+    (tmp_path / "out").write_text(log)
+    (tmp_path / ".slurm_plugin/7" / job_directory.ATTEMPTS).unlink()
+    slurm.known_jobs[7] = job(nodes="n[1-2]", restarts=0, **fields)
+    found = told(capsys, "7", code=wanted[0])
+    assert found["class"] == wanted[1]
+    assert found["beside"].startswith(beside)
+    text = said(capsys, "7", code=wanted[0])
+    assert beside in text
+    assert "in these logs" not in text or fields["state"] == "RUNNING"
 
 
 def test_without_a_controller(

@@ -39,10 +39,17 @@ RAISED = of("user_code", rank=2)
         # Nothing beside the log changes nothing.
         (NOTHING, Known(), "none", ()),
         (NOTHING, Known(code=0), "none", ()),
+        # A job that Slurm saw complete has not failed, whatever its log says; another state says more than a code of 0.
+        (RAISED, Known(state="COMPLETED"), "none", ()),
+        (of("gpu_oom", sure=True), Known(state="COMPLETED", code=0), "none", ()),
+        (RAISED, Known(state="NODE_FAIL", code=0), "user_code", ("n2",)),
         (RAISED, Known(code=1, ended={2: 1}), "user_code", ("n2",)),
         # A failure that the log does not mention.
         (NOTHING, Known(code=1), "unknown", ()),
         (NOTHING, Known(code=139), "segfault", ()),
+        (NOTHING, Known(code=-11), "segfault", ()),
+        (NOTHING, Known(state="FAILED"), "unknown", ()),
+        (NOTHING, Known(state="FAILED", code=0), "unknown", ()),
         (NOTHING, Known(ended={0: 0, 2: -11}, nodes=NODES), "segfault", ("n2",)),
         (NOTHING, Known(ended={0: -15, 1: -9}, nodes=NODES, code=137), "unknown", ("n1",)),
         # The cgroup's out-of-memory kill.
@@ -65,6 +72,7 @@ RAISED = of("user_code", rank=2)
         (NOTHING, Known(state="DEADLINE"), "time_limit", ()),
         (NOTHING, Known(state="CANCELLED by 1000"), "cancelled", ()),
         (NOTHING, Known(state="FAILED", code=3), "unknown", ()),
+        (NOTHING, Known(state="BOOT_FAIL"), "node_down", ()),
         # A fault of a node: the cause where the log shows only consequences.
         (of("symptom_only", "symptom"), Known(faults={"n2": DEAD}), "node_down", ("n2",)),
         (SILENT, Known(faults={"n2": DEAD}), "node_down", ("n2",)),
@@ -86,6 +94,22 @@ def test_the_cause(cause: Cause, known: Known, wanted: str, where: tuple[str, ..
     """Its class, and the nodes that it names."""
     found = weighed(cause, known, NODES)
     assert (found.failure, found.nodes) == (wanted, where)
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (Known(code=1), "the job failed with exit code 1"),
+        (Known(code=137), "the job failed with exit code 137, which means signal 9 (Killed)"),
+        (Known(code=-9), "signal 9 (Killed) ended the job"),
+        (Known(code=255), "the job failed with exit code 255"),
+        (Known(state="FAILED"), "Slurm's state of the job is FAILED"),
+    ],
+)
+def test_a_failure_without_a_line(known: Known, said: str) -> None:
+    """Its exit code or signal is said."""
+    found = weighed(NOTHING, known)
+    assert (found.confidence, found.beside) == ("unknown", said)
 
 
 def test_a_fault_of_a_node() -> None:
