@@ -19,6 +19,7 @@ from slurm_plugin.logs.diagnosis import Diagnosis
 from slurm_plugin.logs.form import form
 from slurm_plugin.logs.signature import CLASSES, Signature
 from slurm_plugin.logs.source import copied
+from slurm_plugin.records.diagnoses import NO_CAUSE
 from slurm_plugin.views import diagnosis as view
 
 TEXTS = ("*.log", "*.out", "*.err", "*.txt")  # of a directory, also as .gz
@@ -48,7 +49,7 @@ def _diagnose(options: Namespace) -> int:
         return 2
     if found.cause.failure == "none":
         return 1
-    return 2 if found.cause.failure in ("unknown", "symptom_only") else 0
+    return 2 if found.cause.failure in NO_CAUSE else 0
 
 
 def _is_job(words: Sequence[str]) -> bool:

@@ -203,7 +203,7 @@ class Worker:
             return ""
         own = Path.cwd() / job_directory.OURS / str(self.task.job)
         form = diagnoses.read(own, os.environ.get("SLURM_CLUSTER_NAME", "")).get(line.get("n", -1))
-        lines = diagnoses.sentences(form) if form else []
+        lines = diagnoses.sentences(form) if form and form.get("confidence") != "unknown" else []
         return lines[0].removeprefix("likely cause: ") if lines else ""
 
     def _patiently(self, write: Callable[[], T]) -> T:

@@ -4,21 +4,22 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from slurm_plugin.logs import clocks, endings, flight_recorder, judge
+from slurm_plugin.logs import clocks, endings, flight_recorder, judge, lines, steps
 from slurm_plugin.logs.known import Known, recorded, weighed
 from slurm_plugin.logs.scan import BLOCK, Event, Scanner, Source
 from slurm_plugin.logs.signature import Signature
-from slurm_plugin.logs.source import CONTEXT, LogFile, Part, log_file
+from slurm_plugin.logs.source import CONTEXT, NEAR, LogFile, Part, log_file
 
 _TRACE: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/bin/(?:torchrun|mpirun)")
 ENDED_BY_SIGNAL: Final = 128  # and above: exit codes of a shell for a signal
+LAST_LINES: Final = 2
 WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
 
 
@@ -39,6 +40,7 @@ class Diagnosis(NamedTuple):
     context: tuple[tuple[int, str], ...] = ()  # lines around the evidence, with their distance from it
     cut: bool = False  # whether not all was read
     step: str = ""  # the last line in which the rank that began it says how far it is
+    last: tuple[str, ...] = ()  # without evidence: the log that was written last, and its last lines
     unread: tuple[str, ...] = ()  # files that could not be read, and why
     clocks: Mapping[str, float] = MappingProxyType({})  # of nodes: how many seconds ahead
 
@@ -177,11 +179,22 @@ def _shown(found: Diagnosis, files: Mapping[str, LogFile], limit: int, progress:
                 found = found._replace(step=step)
                 break
     if event is None:
-        return found
+        return found if cause.failure == "none" else found._replace(last=_last(files.values(), cause.ranks))
     around = files[event.source.name].around(event)
     before = [line.text for distance, line in around if distance < 0 and line.rank in (None, event.rank)]
     place = _place(before) if event.signature.role == "root" else found.place
     return found._replace(place=place, context=tuple((at, line.text) for at, line in around if at >= -CONTEXT))
+
+
+def _last(files: Iterable[LogFile], ranks: Sequence[int]) -> tuple[str, ...]:
+    """Return the name and last lines of the log that was written last, of these ranks if they have logs."""
+    logs = [each for each in files if not each.is_error_file]
+    logs = [each for each in logs if each.source.rank in ranks] or logs
+    for file in sorted(logs, key=lambda each: each.path.stat().st_mtime, reverse=True):
+        read = (lines.read(raw).text for raw in file.last(NEAR).split(b"\n"))
+        if said := [text for text in read if text.strip() and not text.startswith(steps.OURS)]:
+            return file.source.name, *said[-LAST_LINES:]
+    return ()
 
 
 def _place(before: Sequence[str]) -> Place | None:

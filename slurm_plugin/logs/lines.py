@@ -20,6 +20,8 @@ _COLLECTORS = re.compile(
 )
 # What pdsh puts before it: the name of a node. Lines of other programs begin so too.
 HOST: Final = re.compile(r"(?!python)([a-z][\w.-]*\d|\d+(?:\.\d+){3}): (?=\S)")
+# What syslog and journalctl put before a line of the kernel: the time, and the name of the node.
+KERNEL: Final = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:.]+ )?([\w.-]+) kernel: ")
 _NAMED_RANK = re.compile(r"\[Rank (\d{1,6})\]|\brank[ =:](\d{1,6})\b", re.IGNORECASE)
 
 

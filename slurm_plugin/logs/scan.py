@@ -149,7 +149,8 @@ class Scanner:
             self._counts[key] += 1
             if self._counts[key] <= EACH:
                 speaks = source.rank is None or rank == source.rank  # else the line is about another rank
-                node = groups.get("node") or (source.node if speaks else "")
+                kernel = lines.KERNEL.match(line.text)
+                node = groups.get("node") or (kernel[1] if kernel else source.node if speaks else "")
                 peer = _rank(groups.get("peer_rank"))
                 if peer is not None and peer == line.rank and source.rank is None:
                     rank = None  # the line names it, and another one speaks

@@ -2,7 +2,7 @@
 
 An entry has `id`, `role`, `class`, `pattern`, `example` (its test) and `source`, and may have `whose` (else the class's
 usual one), `sure` (the line alone settles the class), `means`, `fix`, `retry` (another run may succeed as
-it is), `summary` (it only says that some rank failed).
+it is; these two else as its class has them), `summary` (it only says that some rank failed).
 A pattern is searched in one line without escape sequences and launchers' prefixes. Its named groups: `node`, `rank`:
 who failed, or who speaks; `peer_node`, `peer_rank`: whom the line accuses; `operation`: the collective that the rank
 was in; `pid`: the process that ended; `what`: the file or module that the line names.
@@ -46,48 +46,116 @@ _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 class FailureClass(NamedTuple):
-    """A kind of failure: its meaning, whose it usually is, and the verdict on the node that it names."""
+    """A kind of failure: its meaning, whose it usually is, and the verdict on the node that it names.
+
+    `fix` and `retry` count where a signature does not say them, and where no line shows the cause.
+    """
 
     means: str
     whose: str
     verdict: str = "clear"
+    fix: str = ""
+    retry: bool | None = False  # whether another run may succeed as it is; None: not known
 
 
 CLASSES: Final[Mapping[str, FailureClass]] = {
-    "gpu_oom": FailureClass("the accelerator's memory was full", "user"),
-    "host_oom": FailureClass("the host's memory was full", "user"),
-    "gpu_hw": FailureClass("a fault of an accelerator or its driver", "node", "exclude"),
-    "gpu_sw": FailureClass("a fault of the program on the accelerator", "user"),
-    "driver_env": FailureClass("driver, toolkit and program do not fit together", "user"),
-    "node_down": FailureClass("a node was lost", "node", "exclude"),
-    "net_fabric": FailureClass("the network between nodes failed", "network", "check"),
-    "net_name": FailureClass("a name could not be resolved", "network", "check"),
-    "rendezvous": FailureClass("not all ranks came together", "user", "check"),
-    "collective_desync": FailureClass("ranks called different collectives", "user"),
-    "rank_hang": FailureClass("one rank stopped answering", "user", "check"),
-    "early_exit": FailureClass("a rank left while the others went on", "user"),
-    "segfault": FailureClass("native code crashed", "user"),
-    "shm": FailureClass("shared memory (/dev/shm) was too small", "node", "check"),
-    "disk_full": FailureClass("a file system was full", "fs"),
-    "quota": FailureClass("a quota was used up", "user"),
-    "fs_error": FailureClass("a file system failed", "fs", "check"),
-    "missing_file": FailureClass("a file was not there", "user"),
-    "permission": FailureClass("access was denied", "user"),
-    "limits": FailureClass("a limit of the system was reached", "user"),
-    "import_env": FailureClass("a module or library was not there", "user"),
-    "user_code": FailureClass("the program failed by itself", "user"),
-    "numeric": FailureClass("numbers became NaN or infinite", "user"),
-    "checkpoint": FailureClass("a checkpoint could not be read", "user"),
-    "data": FailureClass("the data could not be read", "user"),
-    "external_service": FailureClass("a service outside the cluster failed", "unknown"),
-    "time_limit": FailureClass("the job's time was over", "scheduler"),
-    "cancelled": FailureClass("the job was cancelled", "user"),
-    "preempted": FailureClass("the job was preempted", "scheduler"),
-    "launcher_config": FailureClass("the launch itself was wrong", "user"),
-    "symptom_only": FailureClass("only the consequences are in the log", "unknown"),
-    "unknown": FailureClass("the program was ended without a reason in the log", "unknown"),
-    "none": FailureClass("nothing failed", "unknown"),
-}
+    "gpu_oom": FailureClass(
+        "the accelerator's memory was full", "user", fix="use a smaller batch, activation checkpointing or more GPUs"
+    ),
+    "host_oom": FailureClass(
+        "the host's memory was full", "user", fix="ask for more with `memory`, or use fewer data loader workers"
+    ),
+    "gpu_hw": FailureClass(
+        "a fault of an accelerator or its driver", "node", "exclude",
+        "run it again without that node; see its kernel log: dmesg | grep -e Xid -e NVRM", retry=True,
+    ),
+    "gpu_sw": FailureClass(
+        "a fault of the program on the accelerator", "user", fix="CUDA_LAUNCH_BLOCKING=1 shows the call"
+    ),
+    "driver_env": FailureClass(
+        "driver, toolkit and program do not fit together", "user",
+        fix="compare nvidia-smi with python -m torch.utils.collect_env, in the job",
+    ),
+    "node_down": FailureClass(
+        "a node was lost", "node", "exclude", "see why: sinfo -R; run it again without that node", retry=True
+    ),
+    "net_fabric": FailureClass(
+        "the network between nodes failed", "network", "check",
+        "measure it: slurm-plugin check fabric --nodes NODES; leave the slow node out", retry=True,
+    ),
+    "net_name": FailureClass(
+        "a name could not be resolved", "network", "check", "try it on that node: getent hosts NAME", retry=None
+    ),
+    "rendezvous": FailureClass(
+        "not all ranks came together", "user", "check",
+        "see the log of the rank that did not come; compare MASTER_ADDR and MASTER_PORT of all ranks", retry=None,
+    ),
+    "collective_desync": FailureClass(
+        "ranks called different collectives", "user",
+        fix="compare the calls and shapes of all ranks: TORCH_DISTRIBUTED_DEBUG=DETAIL names the first that differs",
+    ),
+    "rank_hang": FailureClass(
+        "one rank stopped answering", "user", "check",
+        "see where that rank waits: py-spy dump --pid PID, or PyTorch's flight recorder (TORCH_FR_BUFFER_SIZE=2000)",
+        retry=None,
+    ),
+    "early_exit": FailureClass(
+        "a rank left while the others went on", "user",
+        fix="see why that rank ends before the others: it may have fewer batches, or call sys.exit",
+    ),
+    "segfault": FailureClass(
+        "native code crashed", "user", fix="find the place: python -X faulthandler, or its core file"
+    ),
+    "shm": FailureClass(
+        "shared memory (/dev/shm) was too small", "node", "check",
+        "see it: df -h /dev/shm on that node; in a container: a larger --shm-size", retry=None,
+    ),
+    "disk_full": FailureClass("a file system was full", "fs", fix="see which: df -h; make room or write elsewhere"),
+    "quota": FailureClass("a quota was used up", "user", fix="see it: quota -s; remove files or write elsewhere"),
+    "fs_error": FailureClass(
+        "a file system failed", "fs", "check", "see whether it works there: srun -w NODE ls DIRECTORY", retry=None
+    ),
+    "missing_file": FailureClass(
+        "a file was not there", "user", fix="see that its path is there on every node: srun ls FILE"
+    ),
+    "permission": FailureClass("access was denied", "user", fix="compare owner and mode of the path: namei -l FILE"),
+    "limits": FailureClass("a limit of the system was reached", "user", fix="see them in the job: ulimit -a"),
+    "import_env": FailureClass(
+        "a module or library was not there", "user", fix="load or install it in the environment that the job uses"
+    ),
+    "user_code": FailureClass("the program failed by itself", "user", fix="see what the program wrote before its end"),
+    "numeric": FailureClass(
+        "numbers became NaN or infinite", "user", fix="lower the learning rate, or clip gradients"
+    ),
+    "checkpoint": FailureClass("a checkpoint could not be read", "user", fix="continue from an earlier checkpoint"),
+    "data": FailureClass("the data could not be read", "user", fix="compare the data set with its source"),
+    "external_service": FailureClass(
+        "a service outside the cluster failed", "unknown", fix="fetch what the job needs before it starts", retry=True
+    ),
+    "time_limit": FailureClass(
+        "the job's time was over", "scheduler", fix="ask for more `time`, or continue from a checkpoint"
+    ),
+    "cancelled": FailureClass(
+        "the job was cancelled", "user", fix="see who cancelled it: sacct -j JOB -o State%30", retry=True
+    ),
+    "preempted": FailureClass(
+        "the job was preempted", "scheduler", fix="submit it again, or let Slurm requeue it: sbatch --requeue",
+        retry=True,
+    ),
+    "launcher_config": FailureClass(
+        "the launch itself was wrong", "user", fix="compare the request with sinfo and scontrol show partition"
+    ),
+    "symptom_only": FailureClass(
+        "only the consequences are in the log", "unknown", fix="diagnose the logs of all ranks and nodes together",
+        retry=None,
+    ),
+    "unknown": FailureClass(
+        "the program was ended without a reason in the log", "unknown",
+        fix="see its end and its memory: sacct -j JOB -o State,ExitCode,MaxRSS; the kernel's lines: dmesg on that node",
+        retry=None,
+    ),
+    "none": FailureClass("nothing failed", "unknown", retry=None),
+}  # fmt: skip
 
 
 class Pattern:
@@ -114,7 +182,7 @@ class Signature(NamedTuple):
     sure: bool  # whether the line alone settles the class
     means: str
     fix: tuple[str, ...]
-    retry: bool  # whether another run may succeed as it is
+    retry: bool | None  # whether another run may succeed as it is; None: as its class has it
     summary: bool  # whether it only says that some rank failed
     example: str
     source: str
@@ -158,7 +226,7 @@ def compiled(entry: Mapping[str, Any], *, trusted: bool = False) -> dict[str, An
         "sure": bool(entry.get("sure", False)),
         "means": entry.get("means", ""),
         "fix": [fix] if isinstance(fix, str) else list(fix),
-        "retry": bool(entry.get("retry", False)),
+        "retry": entry.get("retry"),
         "summary": bool(entry.get("summary", False)),
     }
 

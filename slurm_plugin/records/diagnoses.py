@@ -24,6 +24,7 @@ WHOSE: Final[Mapping[str, str]] = {
     "scheduler": "the scheduler's",
     "unknown": "not known whose",
 }
+NO_CAUSE: Final = ("unknown", "symptom_only")  # classes
 Form = dict[str, Any]  # a diagnosis as `diagnose --json` prints it
 
 
@@ -52,27 +53,49 @@ def culprit(form: Mapping[str, Any]) -> str:
     return " on ".join(filter(None, (who, ", ".join(map(str, nodes)) if isinstance(nodes, dict) else "")))
 
 
-def sentences(form: Mapping[str, Any]) -> list[str]:
-    """Return a diagnosis as one to six short lines, the cause first; none if the logs do not say it."""
-    failure, place, evidence, fix = (form.get(key) for key in ("class", "place", "evidence", "fix"))
-    if failure == "none" or form.get("confidence") == "unknown":
-        return []
+def head(form: Mapping[str, Any], says: str) -> str:
+    """Return the first line: the likely cause, or that it is unknown. `says`: what the class or the evidence means."""
+    failure = form.get("class")
+    if failure in NO_CAUSE:
+        return f"likely cause: unknown; {says}"
     whose = WHOSE.get(str(form.get("whose")), WHOSE["unknown"])
-    lines = [f"likely cause: {form.get('means') or form.get('says')} ({failure}, {form.get('confidence')}; {whose})"]
-    where = [culprit(form)]
+    return f"likely cause: {says} ({failure}, {form.get('confidence')}; {whose})"
+
+
+def verdict(form: Mapping[str, Any]) -> str:
+    """Return the verdict on each node, `verdict: n1: exclude, n2: check`; empty without one."""
+    nodes, word = form.get("nodes"), form.get("verdict", "clear")
+    if isinstance(nodes, dict) and nodes:
+        pairs = [f"{name}: {each}" for name, each in nodes.items()]
+        return f"verdict: {', '.join(pairs[:8])}{', ...' if len(pairs) > 8 else ''}"
+    return "" if word == "clear" else f"verdict: {word} its node, which is not named"
+
+
+def sentences(form: Mapping[str, Any]) -> list[str]:
+    """Return a diagnosis as one to six short lines, the cause first; none if nothing failed."""
+    if form.get("class") == "none":
+        return []
+    place, step, evidence, last, fix = (form.get(key) for key in ("place", "step", "evidence", "last", "fix"))
+    began = [culprit(form)]
     if isinstance(place, dict):
-        where.append(f"at {place.get('file')}, line {place.get('line')}, in {place.get('name')}")
-    if any(where):
-        lines.append(f"  began with: {', '.join(filter(None, where))}")
-    if form.get("step"):
-        lines.append(f"  its last step: {form['step']}"[:LONGEST])
+        began.append(f"at {place.get('file')}, line {place.get('line')}, in {place.get('name')}")
+    said = ""
     if isinstance(evidence, dict):
         at = f"line {line}" if (line := evidence.get("line")) else f"near byte {evidence.get('byte')}"
-        lines.append(f"  {evidence.get('file')}, {at}: {evidence.get('text')}"[: 2 * LONGEST])
-    if form.get("beside"):
-        lines.append(f"  {form['beside']}")
-    if isinstance(fix, list) and fix:
-        lines.append(f"  to do: {fix[0]}")
+        said = f"{evidence.get('file')}, {at}: {evidence.get('text')}"[: 2 * LONGEST]
+    elif isinstance(last, dict) and isinstance(texts := last.get("lines"), list) and texts:
+        said = f"{last.get('file')}, its last line: {texts[-1]}"[: 2 * LONGEST]
+    below = [
+        f"began with: {', '.join(filter(None, began))}" if any(began) else "",
+        f"its last step: {step}"[:LONGEST] if step else "",
+        said,
+        str(form.get("beside") or ""),
+        verdict(form),
+        f"to do: {fix[0]}" if isinstance(fix, list) and fix else "",
+    ]
+    if all(below):
+        below[1] = ""  # the least of seven lines
+    lines = [head(form, str(form.get("means") or form.get("says"))), *(f"  {each}" for each in below if each)]
     return [printable(line) for line in lines]
 
 

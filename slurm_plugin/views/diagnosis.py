@@ -1,57 +1,52 @@
 """A diagnosis, and signatures of failures, as text and as JSON. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from slurm_plugin.errors import printable
 from slurm_plugin.logs.diagnosis import Diagnosis
-from slurm_plugin.logs.form import form
+from slurm_plugin.logs.form import advice, form
 from slurm_plugin.logs.scan import Event
 from slurm_plugin.logs.signature import CLASSES, ROLES, Signature
-from slurm_plugin.records.diagnoses import WHOSE, culprit
+from slurm_plugin.records.diagnoses import WHOSE, culprit, head, verdict
 from slurm_plugin.views.columns import columns, paint
 
 LONGEST: Final = 200  # characters of a line of evidence
+RETRY: Final[Mapping[bool | None, str]] = {
+    True: "another run may succeed",
+    False: "another run as it is fails again",
+    None: "whether another run succeeds is not known",
+}
 
 
 def lines(found: Diagnosis, *, on: bool) -> list[str]:
     """Return a diagnosis as lines, less than a screen. `on`: in colours."""
-    cause = found.cause
+    cause, record = found.cause, form(found)
     if cause.failure == "none":
-        said = f": {cause.beside}" if cause.beside else " in these logs"
-        return [printable(f"found no failure{said}"), *_notes(found)]
-    means = CLASSES[cause.failure].means
-    said = [
-        paint(f"likely cause: {means}", "bold", on=on) + f" ({cause.failure}, {cause.confidence}; {WHOSE[cause.whose]})"
-    ]
-    if who := culprit(form(found)):
-        said.append(f"  began with: {who}")
+        why = f": {cause.beside}" if cause.beside else " in these logs"
+        return [printable(f"found no failure{why}"), *_notes(found)]
+    said = [f"began with: {who}"] if (who := culprit(record)) else []
     if found.place:
-        said.append(f"  at: {found.place.file}, line {found.place.line}, in {found.place.name}")
+        said.append(f"at: {found.place.file}, line {found.place.line}, in {found.place.name}")
     if found.step:
-        said.append(f"  its last step: {found.step[:LONGEST]}")
-    if cause.beside:
-        said.append(f"  {cause.beside}")
-    event = cause.event
-    if event is None:
-        return [*map(printable, said), *_notes(found)]
-    if event.signature.failure == cause.failure and event.signature.means not in ("", means):
-        said.append(f"  {event.signature.means}")
-    said.append(f"evidence: {where(event)}")
-    for distance, text in found.context:
-        number = f"{event.number + distance:6} " if event.number else ""
-        shown = printable(text[:LONGEST])
-        said.append(f"> {number}| {paint(shown, 'red', on=on)}" if distance == 0 else f"  {number}| {shown}")
-    said += [f"to do: {step}" for step in event.signature.fix]
+        said.append(f"its last step: {found.step[:LONGEST]}")
+    said += filter(None, (verdict(record), cause.beside))
+    if record["means"] not in ("", record["says"]):
+        said.append(record["means"])
+    shown = [paint(head(record, record["says"]), "bold", on=on), *(f"  {printable(each)}" for each in said)]
+    if event := cause.event:
+        shown.append(printable(f"evidence: {where(event)}"))
+        for distance, text in found.context:
+            number = f"{event.number + distance:6} " if event.number else ""
+            line = printable(text[:LONGEST])
+            shown.append(f"> {number}| {paint(line, 'red', on=on)}" if distance == 0 else f"  {number}| {line}")
+    elif found.last:
+        shown.append(printable(f"the last lines: {found.last[0]}"))
+        shown += [f"  | {printable(text[:LONGEST])}" for text in found.last[1:]]
+    shown += [f"to do: {step}" for step in record["fix"]]
     for other in cause.others[:2]:
-        said.append(f"or: {CLASSES[other.signature.failure].means}: {where(other)}")
-    said.append(retry(event.signature))
-    return said + _notes(found)
-
-
-def retry(signature: Signature) -> str:
-    """Return whether a restart helps."""
-    return "another run may succeed" if signature.retry else "another run as it is fails again"
+        shown.append(printable(f"or: {CLASSES[other.signature.failure].means}: {where(other)}"))
+    return [*shown, RETRY[record["retry"]], *_notes(found)]
 
 
 def where(event: Event) -> str:
@@ -73,8 +68,9 @@ def explained(signature: Signature, file: str, *, on: bool) -> list[str]:
         rows.append(("whose", WHOSE[each.whose]))
     if each.role == "root":
         rows.append(("confidence", "the line alone settles the class" if each.sure else "the line fits the class"))
-        rows.append(("retry", retry(each)))
-    rows += [("to do", step) for step in each.fix]
+    if each.failure:
+        fix, retry = advice(each.failure, each)
+        rows += [("retry", RETRY[retry]), *(("to do", step) for step in fix)]
     rows += [("example", each.example), ("pattern", each.pattern.text), ("source", each.source), ("file", file)]
     title = f"{each.id}: {each.means}" if each.means else each.id
     return [paint(printable(title), "bold", on=on), *columns([(f"  {name}", printable(text)) for name, text in rows])]

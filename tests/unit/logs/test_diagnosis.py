@@ -12,6 +12,7 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.logs import library
 from slurm_plugin.logs.diagnosis import Diagnosis, Place, of_files
+from slurm_plugin.logs.form import form
 from slurm_plugin.logs.known import Known
 from slurm_plugin.views import diagnosis as view
 
@@ -151,6 +152,53 @@ def test_what_is_known_beside_the_log(logs: Path) -> None:
     found = diagnosed(logs, known=Known(oom=True, nodes={2: "n2"}))
     assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("host_oom", (2,), ("n2",))
     assert "  Slurm saw the out-of-memory killer" in view.lines(found, on=False)
+
+
+def test_a_verdict_on_a_node(tmp_path: Path) -> None:
+    """In one line."""
+    log = tmp_path / "log"
+    log.write_text("Jan  1 00:00:00 gpu07 kernel: NVRM: Xid (PCI:0000:5f:00): 79, GPU has fallen off the bus.\n")
+    found = view.lines(of_files([log], library.load()), on=False)
+    assert ("  began with: gpu07" in found, "  verdict: gpu07: exclude" in found) == (True, True)
+    assert found[-1] == "another run may succeed"
+
+
+def test_a_cause_that_is_not_known(logs: Path) -> None:
+    """That is said, with the last lines of the rank that began it."""
+    (logs / "run/attempt_0/2/stderr.log").write_text("")
+    for rank in (0, 1, 3):
+        (logs / f"run/attempt_0/{rank}/stderr.log").write_text("")
+    (logs / "agent.log").write_text("")
+    known = Known(ended={0: 0, 1: 0, 2: -9, 3: 0}, nodes=dict.fromkeys(range(4), "n1"))
+    found = diagnosed(logs, known=known)
+    assert form(found)["last"] == {"file": str(logs / "run/attempt_0/2/stdout.log"), "lines": ["step 3 loss 0.25"]}
+    said = view.lines(found, on=False)
+    assert said[0] == "likely cause: unknown; the program was ended without a reason in the log"
+    assert f"the last lines: {logs}/run/attempt_0/2/stdout.log" in said
+    assert said[-1] == "whether another run succeeds is not known"
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "failure", "retry"),
+    [
+        ("", Known(state="PREEMPTED"), "preempted", True),
+        ("", Known(state="NODE_FAIL"), "node_down", True),
+        ("", Known(state="OUT_OF_MEMORY"), "host_oom", False),
+        ("", Known(faults={"n1": "gpu-check: 3 of 4 GPUs"}), "gpu_hw", True),
+        ("Killed\n", Known(), "unknown", None),
+        (CLOSED, Known(), "symptom_only", None),
+        ("[rank1]: KeyError: 'x'\n", Known(), "user_code", False),
+        # Its line is a watchdog's; that the node was lost is not in the log.
+        ("[rank1]: Watchdog caught collective operation timeout\n", Known(state="NODE_FAIL"), "node_down", True),
+        # What fails on one node of two may succeed elsewhere.
+        ("[rank1]: ModuleNotFoundError: No module named 'a'\n", Known(nodes={0: "n1", 1: "n2"}), "import_env", True),
+    ],
+)
+def test_what_to_do(text: str, known: Known, failure: str, retry: bool | None, tmp_path: Path) -> None:
+    """Each cause has advice, and whether another run may succeed, also where no line shows it."""
+    (tmp_path / "log").write_text(text)
+    found = form(of_files([tmp_path / "log"], library.load(), known=known))
+    assert (found["class"], found["retry"], bool(found["fix"])) == (failure, retry, True)
 
 
 def test_the_command(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,15 @@ def test_the_node_before_a_line() -> None:
     assert [each.offset for each in scanner.events] == [0]
 
 
+def test_the_node_of_a_line_of_the_kernel() -> None:
+    """syslog and journalctl put it there."""
+    (only,) = signature.read([signature.compiled({**ENTRY, "pattern": "^.*kernel: boom$", "example": "kernel: boom"})])
+    scanner = Scanner((only,))
+    text = b"Jan  1 00:00:00 gpu07 kernel: boom\n2026-01-01T00:00:00+01:00 n1.a kernel: boom\n[ 1.5] kernel: boom\n"
+    scanner.read(io.BytesIO(text), Source("log", None, "n3"))
+    assert [each.node for each in scanner.events] == ["gpu07", "n1.a", "n3"]
+
+
 def test_lines_that_differ_in_digits() -> None:
     """They are looked up once, and each is matched by itself."""
     text = b"".join(b"boom of rank %d\n" % rank for rank in range(200))

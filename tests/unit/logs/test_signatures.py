@@ -62,6 +62,11 @@ def test_an_entry_is_well_formed() -> None:
         assert ("class" in entry) == (entry["role"] in ("root", "symptom", "pointer")), name
 
 
+def test_each_class_has_advice() -> None:
+    """For a cause without a line, or whose signature says nothing."""
+    assert [name for name, each in signature.CLASSES.items() if not each.fix] == ["none"]
+
+
 def test_ids_are_unique_over_all_files() -> None:
     """A site names an entry by its id alone."""
     counts = Counter(entry["id"] for entry in ENTRIES.values())

@@ -80,6 +80,20 @@ def test_without_retries_a_suspect_is_looked_at(capsys: pytest.CaptureFixture[st
     assert looks == [1]
 
 
+def test_a_cause_that_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log says so, with the last line of the program."""
+    last = {"evidence": None, "last": {"file": "job.out", "lines": ["step 3"]}, "beside": "exit code 137"}
+    killed = {**HANG, "class": "unknown", "says": "the program was ended", "confidence": "unknown", **last}
+    diagnose(Reading(killed), {"n1": OK, "n2": OK}, checked=True, look=None)  # type: ignore[arg-type]
+    assert capsys.readouterr().out.splitlines() == [
+        "[slurm_plugin] likely cause: unknown; the program was ended",
+        "[slurm_plugin]   began with: rank 1 of 2 on n2",
+        "[slurm_plugin]   job.out, its last line: step 3",
+        "[slurm_plugin]   exit code 137",
+        "[slurm_plugin]   verdict: n2: clear",
+    ]
+
+
 def test_nothing_is_known_of_nodes_that_nobody_looked_at() -> None:
     """The verdict stays what the log says."""
     found, nodes = diagnose(Reading(HANG), {"n1": OK, "n2": OK}, checked=False, look=None)  # type: ignore[arg-type]
