@@ -42,24 +42,32 @@ class Found(NamedTuple):
     """The result of a search."""
 
     old: Sequence[Old]
-    foreign: int  # directories of another cluster's jobs
+    foreign: Sequence[tuple[str, ...]]  # directories of another cluster's jobs
     complete: bool  # whether all was searched
 
 
 def clean(
-    directory: str, older_s: float, door: Slurm, cluster: str, *, owner: int | None, remove: bool, now: float
+    directory: str,
+    older_s: float,
+    door: Slurm,
+    cluster: str,
+    *,
+    owner: int | None,
+    remove: bool,
+    now: float,
+    below: bool = True,
 ) -> dict[str, Any]:
-    """Remove the old directories and logs of ended jobs below a directory. Return what was found, for JSON.
+    """Remove the old directories and logs of ended jobs in a directory. Return what was found, for JSON.
 
     `owner`: only this user's; None, as root: everybody's but those of system accounts. `remove`: else only look.
-    Raises OSError if the directory cannot be opened.
+    `below`: also of jobs in all directories below. Raises OSError if the directory cannot be opened.
     """
     top = os.open(directory, files.DIRECTORY if owner is None else files.DIRECTORY & ~os.O_NOFOLLOW)
     try:
         whose = os.fstat(top).st_uid  # root may not look into a user's directory on a file server
         searcher = whose if owner is None and whose >= cleanup.FIRST_USER else os.geteuid()
         with _rights_of(searcher):
-            found = _search(top, now - older_s, cluster, owner)
+            found = _search(top, now - older_s, cluster, owner, below=below)
         before = time.clock_gettime_ns(cleanup.STAMPS)
         try:
             jobs = door.jobs([each.job_id for each in found.old])
@@ -70,8 +78,8 @@ def clean(
             done = [(each, _remove(top, each, before) if remove else each.size) for each in over]
         return {
             "jobs": [_form(each, freed, directory) for each, freed in done if freed is not None],
-            "kept": len(found.old) - len(over),
-            "foreign": found.foreign,
+            "kept": [_path(directory, each.place) for each in found.old if each not in over],
+            "foreign": [_path(directory, each) for each in found.foreign],
             "complete": found.complete,
         }
     finally:
@@ -100,16 +108,20 @@ def is_over(job: Job | None, before: float) -> bool:
 
 
 def _form(old: Old, freed: int, directory: str) -> dict[str, Any]:
-    path = "/".join((directory.rstrip("/"), *old.place))
-    return {"job": old.job_id, "uid": old.uid, "directory": printable(path), "bytes": freed}
+    return {"job": old.job_id, "uid": old.uid, "directory": _path(directory, old.place), "bytes": freed}
 
 
-def _search(top: int, before: float, cluster: str, owner: int | None) -> Found:
+def _path(directory: str, place: Sequence[str]) -> str:
+    return printable("/".join((directory.rstrip("/"), *place)))
+
+
+def _search(top: int, before: float, cluster: str, owner: int | None, *, below: bool) -> Found:
     """Find the directories of jobs whose files were last changed before this time (seconds of the epoch)."""
     until = time.monotonic() + SEARCH_S
     device, mounted = os.fstat(top).st_dev, removal.mounted_below(top)
     old: list[Old] = []
-    foreign, waiting = 0, [()]  # type: int, list[tuple[str, ...]]
+    foreign: list[tuple[str, ...]] = []
+    waiting: list[tuple[str, ...]] = [()]
     while waiting and time.monotonic() < until:
         place = waiting.pop()
         with suppress(OSError), _opened(top, place) as fd:
@@ -120,8 +132,8 @@ def _search(top: int, before: float, cluster: str, owner: int | None) -> Found:
                 if in_ours and job_directory.is_job(entry.name):
                     found = _look(top, (*place, entry.name), before, cluster, owner)
                     old += [found] if isinstance(found, Old) else []
-                    foreign += found is False
-                elif not in_ours and _leads_on(entry, place):
+                    foreign += [(*place, entry.name)] if found is False else []
+                elif not in_ours and (below or entry.name == job_directory.OURS) and _leads_on(entry, place):
                     waiting.append((*place, entry.name))
     return Found(old, foreign, not waiting)
 

@@ -11,7 +11,7 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import check_context, clean, job_lookup
 from slurm_plugin.node import retention
-from slurm_plugin.records import job_directory
+from slurm_plugin.records import directories, job_directory
 from tests.fakes import FakeSlurm
 
 OLD_S = 40 * 86400
@@ -52,6 +52,26 @@ def test_here(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not own.exists()
     assert main(["clean"]) == 0
     assert capsys.readouterr().out == "jobs that ended more than 30 d 0 h ago: 0 removed, 0 B\n"
+
+
+def test_the_directories_of_the_callers_jobs(
+    slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are searched without being named, each once and without what is below it; one that is gone is no problem."""
+    monkeypatch.setenv(directories.STATE_HOME, str(tmp_path / "home"))
+    here, away, below = (tmp_path / name for name in ("here", "away", "away/below"))
+    owns = []
+    for job_id, place in ((8, here), (9, away), (10, below)):
+        place.mkdir()
+        owns.append(old(place, job_id))
+    for place in (here, away, tmp_path / "gone"):
+        directories.add(str(place))
+    monkeypatch.chdir(here)
+    assert main(["clean", "--json", "--dry-run"]) == 0
+    assert [each["job"] for each in json.loads(capsys.readouterr().out)["jobs"]] == [8, 9]
+    assert main(["clean"]) == 0
+    assert [each.exists() for each in owns] == [False, False, True]
+    assert (tmp_path / ".slurm_plugin" / "7").exists()
 
 
 @pytest.mark.parametrize(("words", "found"), [(["--older", "50d"], []), (["--older", "39d"], [7]), ([], [7])])
