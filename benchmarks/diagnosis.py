@@ -6,10 +6,11 @@ First a healthy training log is made and read; it must show no failure. With LAB
 again and again with other numbers and every tenth word another one. Each speed is that of the standard library, then
 that with the extra `fast`, if it is installed; both must give the same events.
 
-LABELS.tsv has the columns file, class, blame, evidence (part of the line that shows the failure), culprit and
-also_accept (other accepted classes, separated by commas). LABELS_MULTI.tsv has dir, class, blame, culprit_rank,
-culprit_node, evidence and evidence_file; each directory contains node0, node1, ... with agent.log, rankN.out, rankN.err
-and rankN.error.json.
+LABELS.tsv has the columns file, class, blame, evidence (part of the line that shows the failure), culprit (in words:
+`rank 1`, `n3`, `task 0 n5`; one of them must be found) and also_accept (other accepted classes, separated by commas).
+LABELS_MULTI.tsv has dir, class, blame, culprit_rank, culprit_node, evidence, evidence_file and note; each directory
+contains node0, node1, ... with agent.log, rankN.out, rankN.err and rankN.error.json. All of culprit_rank must be found,
+else the node. An `exclude` is wrong if the fault is neither a node's nor the network's, or of another node.
 """
 
 import argparse
@@ -31,6 +32,44 @@ from slurm_plugin.logs.signature import Signature
 MARKS = ("class", "blame", "evidence", "culprit")
 
 
+class Tally:
+    """How often a diagnosis was right."""
+
+    def __init__(self) -> None:
+        self.right, self.asked = Counter[str](), Counter[str]()
+        self.found = Counter[tuple[str, str]]()  # (class of the label, class of the diagnosis)
+        self.false_alarms = self.wrong_excludes = 0
+
+    def add(self, row: Mapping[str, str], found: Diagnosis, paths: Sequence[Path]) -> list[str]:
+        """Count one diagnosis. Return what is wrong in it."""
+        cause, agrees = found.cause, dict(marked(row, found))
+        self.asked.update(agrees.keys())
+        self.right.update(name for name, fits in agrees.items() if fits)
+        self.found[row["class"], cause.failure] += 1
+        wrong = [name for name, fits in agrees.items() if not fits]
+        if row["class"] == "none" and cause.failure != "none":
+            self.false_alarms += 1
+            wrong.append("false alarm")
+        if cause.verdict == "exclude" and excluded_wrongly(row, cause.nodes, paths):
+            self.wrong_excludes += 1
+            wrong.append("exclude")
+        return wrong
+
+    def lines(self) -> Iterator[str]:
+        """Yield the rates, the confusion table, false alarms and wrong excludes."""
+        for name in MARKS:
+            if self.asked[name]:
+                rate = self.right[name] / self.asked[name]
+                yield f"{name}: {self.right[name]} of {self.asked[name]} right, {rate:.0%}"
+        classes = sorted({each for pair in self.found for each in pair})
+        yield "the classes that were found (columns) for each class of the labels (rows):"
+        yield " " * 24 + "".join(f"{number:4}" for number in range(1, len(classes) + 1))
+        for number, label in enumerate(classes, 1):
+            counts = (self.found[label, each] for each in classes)
+            yield f"{number:3} {label:20}" + "".join(f"{count or '.':>4}" for count in counts)
+        yield f"false alarms on healthy logs: {self.false_alarms}; wrong excludes: {self.wrong_excludes}"
+
+
 def marked(row: Mapping[str, str], found: Diagnosis) -> Iterator[tuple[str, bool]]:
     """Yield each property in the label, and whether the diagnosis agrees."""
     cause = found.cause
@@ -39,10 +78,33 @@ def marked(row: Mapping[str, str], found: Diagnosis) -> Iterator[tuple[str, bool
     yield "blame", cause.whose == row["blame"]
     if row["evidence"]:
         yield "evidence", cause.event is not None and row["evidence"] in cause.event.text
-    if row.get("culprit_rank"):
-        yield "culprit", cause.ranks == tuple(map(int, row["culprit_rank"].split(",")))
-    elif row.get("culprit_node"):
-        yield "culprit", row["culprit_node"] in cause.nodes
+    if ranks := numbers(row.get("culprit_rank")):
+        yield "culprit", {*cause.ranks} == ranks
+    elif where := names(row.get("culprit_node")):
+        yield "culprit", bool(where & {*cause.nodes})
+    elif words := row.get("culprit"):
+        ranks = {int(each) for each in re.findall(r"(?:rank|task) (\d+)", words)}
+        yield "culprit", bool(ranks & {*cause.ranks} or names(words) & {*cause.nodes})
+
+
+def excluded_wrongly(row: Mapping[str, str], nodes: Sequence[str], paths: Sequence[Path]) -> bool:
+    """Return whether a node should not be excluded: the label blames another one, or no node at all."""
+    if row["blame"] not in ("node", "network"):
+        return bool(nodes)
+    ranks = numbers(row.get("culprit_rank"))
+    of_ranks = {path.parent.name for path in paths if numbers(path.name) & ranks}
+    culprits = names(row.get("culprit_node")) or of_ranks or names(row.get("culprit"))
+    return bool(culprits) and not {*nodes} <= culprits
+
+
+def numbers(text: str | None) -> set[int]:
+    """Return the numbers in a text: `2,3`, `rank2.err`; none for `-`."""
+    return set(map(int, re.findall(r"\d+", text or "")))
+
+
+def names(text: str | None) -> set[str]:
+    """Return the names of nodes, and addresses, in a text: `n3`, `task 0 n5`, `n2<->10.2.0.5`; none for `-`."""
+    return {each for each in re.findall(r"[\w.-]+", text or "") if re.search(r"[a-zA-Z].*\d|\d\.\d", each)}
 
 
 def healthy(path: Path, megabytes: int) -> None:
@@ -105,44 +167,27 @@ def main() -> None:
         healthy(log, size)
         if alarms := [each for each in speed("a healthy log", log, signatures) if each.signature.role == "root"]:
             sys.exit(f"a false alarm: {alarms[0].text}")
-        if not options.labels:
-            return
-        failing(log, size, sorted(options.labels.parent.rglob("*.log")))
-        speed("logs of failures", log, signatures)
-    right, asked, confusion = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
-    false_alarms = wrong_excludes = size = 0
-    begin = time.perf_counter()
+        if options.labels:
+            failing(log, size, sorted(options.labels.parent.rglob("*.log")))
+            speed("logs of failures", log, signatures)
+    if not (options.labels or options.multi):
+        return
+    tally, size, begin = Tally(), 0, time.perf_counter()
     for labels in filter(None, (options.labels, options.multi)):
         with labels.open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
         for row in rows:
             place = labels.parent / (row.get("file") or row.get("dir") or "")
-            paths = sorted(each for each in place.rglob("*") if each.is_file()) if place.is_dir() else [place]
+            paths = sorted(filter(Path.is_file, place.glob("node*/*"))) if place.is_dir() else [place]
             found = of_files(paths, signatures)
             size += sum(path.stat().st_size for path in paths)
-            cause = found.cause
-            agrees = dict(marked(row, found))
-            asked.update(agrees.keys())
-            right.update(name for name, fits in agrees.items() if fits)
-            confusion[row["class"], cause.failure] += not agrees["class"]
-            false_alarms += row["class"] == "none" and cause.failure != "none"
-            wrong_excludes += (
-                bool(cause.nodes) and cause.verdict == "exclude" and row["blame"] not in ("node", "network")
-            )
-            if options.show and not all(agrees.values()):
-                wrong = ", ".join(name for name, fits in agrees.items() if not fits)
+            if (wrong := tally.add(row, found, paths)) and options.show:
+                cause = found.cause
                 said = f"{cause.event.signature.id}: {cause.event.text[:80]}" if cause.event else "no event"
-                print(
-                    f"{place.name}: {wrong}: found {cause.failure} ({cause.whose}) {cause.ranks} {cause.nodes}; {said}"
-                )
+                where = f"{cause.ranks} {cause.nodes}"
+                print(f"{place.name}: {', '.join(wrong)}: found {cause.failure} ({cause.whose}) {where}; {said}")
     seconds = time.perf_counter() - begin
-    for name in MARKS:
-        if asked[name]:
-            print(f"{name}: {right[name]} of {asked[name]} right, {right[name] / asked[name]:.0%}")
-    for (wanted, found_class), count in sorted(confusion.items()):
-        if count:
-            print(f"confused: {wanted} taken for {found_class}: {count}")
-    print(f"false alarms on healthy logs: {false_alarms}; wrong excludes: {wrong_excludes}")
+    print("\n".join(tally.lines()))
     print(f"{size / 1e6:.1f} MB in {seconds:.1f} s: {size / 1e6 / seconds:.1f} MB/s")
 
 

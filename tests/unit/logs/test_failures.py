@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import diagnosis
 from slurm_plugin.logs import library
 from slurm_plugin.logs.diagnosis import of_files
 from tests.failures import cases
@@ -67,7 +68,9 @@ def run(group: Sequence[Case], place: Path, processes: str) -> Path:
 @pytest.mark.full  # over 5 s
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 @pytest.mark.parametrize("group", ["PYTHON", "SYSTEM", "HEALTHY"])
-def test_failures(group: str, tmp_path: Path) -> None:
+def test_failures(
+    group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each gets its class, whose it is, the rank and node that began it, the verdict on the node and the evidence."""
     group_name = f"slurm_plugin-{os.getpid()}"
     with little_memory(group_name) as processes:
@@ -81,10 +84,27 @@ def test_failures(group: str, tmp_path: Path) -> None:
         elif each.text not in (found.event.text if found.event else ""):
             wrong.append(f"{each.name}: {found.event}")
     assert wrong == []
+    assert rates(runs, programs, monkeypatch, capsys) == {"right, 100%"}
     if (killed := runs / "oom-killed").exists() and (said := kernel_lines(group_name)):
         (killed / "node1/kernel.log").write_text(said)  # what `dmesg` says on that node confirms it
         found = of_files(sorted(killed.glob("node*/*")), signatures).cause
         assert (found.failure, found.confidence, found.ranks, found.nodes) == ("host_oom", "sure", (2,), ("node1",))
+
+
+def rates(
+    runs: Path, group: Sequence[Case], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> set[str]:
+    """Write the labels of a group beside its logs, and return the rates that benchmarks/diagnosis.py prints."""
+    labels = [("dir", "class", "blame", "culprit_rank", "culprit_node", "evidence", "evidence_file", "note")]
+    for each in group:
+        failure, whose, ranks, nodes, _ = each.found
+        labels.append((each.name, failure, whose, ",".join(map(str, ranks)), ",".join(nodes), each.text, "", ""))
+    (runs / "LABELS_MULTI.tsv").write_text("".join("\t".join(row) + "\n" for row in labels))
+    monkeypatch.setattr(sys, "argv", ["diagnosis.py", "--smallest", "--multi", str(runs / "LABELS_MULTI.tsv")])
+    diagnosis.main()
+    said = capsys.readouterr().out
+    assert "false alarms on healthy logs: 0; wrong excludes: 0" in said
+    return set(re.findall(r"right, \d+%", said))
 
 
 def kernel_lines(group: str) -> str:
