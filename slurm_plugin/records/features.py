@@ -35,6 +35,8 @@ MOST_SPARES, MOST_NODES, LONGEST_PATH = 1024, 65536, 1024
 # surrogates, which UTF-8 cannot encode.
 NOT_IN_A_DIRECTIVE: Final = r'\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\"'
 PATH_ACCEPTED: Final = "a path without control characters, backslashes, double quotes, `$` or a leading `~`"
+ARBITRARY: Final = "arbitrary"  # sbatch's --distribution by a hostfile of the user; nothing of ours knows its order
+DISTRIBUTIONS: Final = f"block, cyclic or plane=N, because `{ARBITRARY}` is an order that only your own hostfile has"
 _PATH: Final = re.compile(rf"(?!~)[^{NOT_IN_A_DIRECTIVE}$]{{1,{LONGEST_PATH}}}")
 _WORD = re.compile(r"""\s*([^\s="']*)(?:\s*(=)\s*("[^"]*"|'[^']*'|[^\s"']*))?(\S*)""")
 

@@ -23,7 +23,6 @@ TURN = "turn"  # the run that may write now, see slurm_plugin.supervisor.guard.h
 SPEC = "job.yaml"
 SCRIPT = "job.sh"
 MOST_SCRIPT_BYTES = 4 << 20  # slurm.conf's max_script_size
-FULL = (errno.ENOSPC, errno.EDQUOT)
 MOST_BYTES = 1 << 20  # most bytes that `read` returns: thousands of attempts
 SERIES_BYTES = MOST_BYTES - (1 << 16)  # most bytes of a series, so that `read` returns all of it
 LONGEST_SLOT_S = 1e9  # more than the time of any job
@@ -38,20 +37,20 @@ _NAMES = re.compile(
 
 
 def directory(workdir: Path, job_id: int, *, needed: bool = False) -> Path:
-    """Make the job's directory and return its path. Raises FileExistsError if another user owns it, or OSError.
+    """Make the job's directory and return its path.
 
-    On a full disk return the path of the missing directory: every write into it fails. Raise OSError if `needed`.
+    If it cannot be made, or another user owns it, return a path at which every write fails. Raise OSError if `needed`.
     """
     path = workdir.resolve() / OURS / str(job_id)
     try:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)  # no other user may write there: its files are trusted
-    except OSError as error:
-        if needed or error.errno not in FULL:
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():  # if others may write to the workdir
+            raise FileExistsError(errno.EEXIST, "it is not yours, remove it or use another workdir", str(path))
+    except OSError:
+        if needed:
             raise
-        return path
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():  # possible if others may write to the workdir
-        raise FileExistsError(errno.EEXIST, "it is not yours, remove it or use another workdir", str(path))
+        return Path(f"{os.devnull}{path}")  # not `path`: another user could make it later
     return path
 
 

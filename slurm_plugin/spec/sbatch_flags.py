@@ -10,7 +10,7 @@ from typing import Final
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records import token
-from slurm_plugin.records.features import NOT_IN_A_DIRECTIVE
+from slurm_plugin.records.features import ARBITRARY, DISTRIBUTIONS, NOT_IN_A_DIRECTIVE
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.slurm.parse import FLAG_NAME, NONE, VALUE
 from slurm_plugin.spec import documents
@@ -110,6 +110,8 @@ def _value_problem(flag: str, value: str, takes: str) -> str:
         return f"{found}{ACCEPTED}, which sbatch cannot read from a script"
     if flag == COMMENT and (token.FORM in value or len(value.encode()) > MOST_COMMENT_BYTES):
         return f"{found}up to {MOST_COMMENT_BYTES} bytes without `{token.FORM}`: slurm_plugin's token follows them"
+    if flag == "distribution" and value.lower().startswith(ARBITRARY):
+        return f"{found}{DISTRIBUTIONS}"
     if flag == GRES and (kind := next((part for part in value.split(",") if part.partition(":")[0] in KINDS), "")):
         return f"found {documents.found(kind)}; the key `accelerators` sets it; other resources are accepted"
     return ""

@@ -54,19 +54,15 @@ def main(plan: JobPlan, default_settings: Callable[[], Mapping[str, Any]]) -> in
         say("slurm_plugin is switched off on this site: the program runs unchecked, and no fault restarts it")
         # The hooks are switched off too: a requeue would wait for Slurm's 121 s, and would not be counted.
         plan = plan._replace(retries=0, prechecks=())
-    with Launcher() as launcher:  # before any call of Slurm: from now on it forwards signals to the program
+    launcher = Launcher()
+    with script.or_alone(plan, launcher), launcher:  # before any call of Slurm: the launcher forwards signals
         door = connect(say=say)
         environ = queries.counted(os.environ, door)
         run = from_environment(environ, plan.slots or None, [slots for slots, _ in plan.groups])
         if plan.any_of and not any_of.is_mine(door, run.job_id, launcher):
             return any_of.LOSER
         if plan.mark:
-            try:
-                plan = plan._replace(command=script.command(plan, run))
-            except OSError as error:
-                if not plan.of_site:
-                    raise
-                script.alone(plan, error)
+            plan = plan._replace(command=script.command(plan, run))
         if plan.plain and not run.restart:
             log.keep_apart(job_directory.directory(Path.cwd(), run.job_id))
         supervisor = Supervisor(Surroundings(plan, site, door, environ, launcher), run)

@@ -2,11 +2,14 @@
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import Job, workdir
+from tests.cluster.sites import deploy, kept
+from tests.cluster.syslog import Syslog
 
 pytestmark = pytest.mark.cluster
 
@@ -122,6 +125,43 @@ PATH=/home/alice/bin:$PATH sbatch -W --output=inner.out job.sh inner
     job = submitted(cluster, "nested-in-script", script)
     assert job.end() == "COMPLETED", job.log
     assert "inner 0" in (job.directory / "inner.out").read_text()
+
+
+@pytest.mark.full  # 10 s
+def test_a_directory_that_cannot_hold_a_program(cluster: Sandbox, link: None, tmp_path: Path) -> None:
+    """The user's script runs from memory. A wish of the site's is dropped with a line in syslog, or at submission."""
+    path, log, jobs = workdir(cluster, "unfit"), Syslog(cluster), {}
+    (path / "users.sh").write_text("#!/bin/sh\n#PLUGIN retries=1\necho $PWD $0 ${SLURM_PLUGIN_ATTEMPT-plain}\n")
+    (path / "sites.sh").write_text("#!/bin/sh\necho $PWD $0 ${SLURM_PLUGIN_ATTEMPT-plain}\n")
+    with kept(cluster, tmp_path):
+        deploy(cluster, tmp_path, sbatch={"retries": 1})
+        try:
+            for option in ("noexec", "ro"):
+                (path / option).mkdir()
+                mount = ["mount", "-t", "tmpfs", "-o", f"{option},mode=1777", "unfit", f"/home/alice/unfit/{option}"]
+                cluster.run(mount, user="root", node="n1")
+                for name in ("users", "sites"):
+                    line = f"sbatch --parsable -w n1 -D $PWD/{option} -o $PWD/{name}.{option} {name}.sh"
+                    said = cluster.run(["sh", "-c", f'cd unfit; PATH="$HOME/bin:$PATH"; {line}'])
+                    jobs[name, option] = Job(cluster, int(said.stdout), path)
+            line = "sbatch --parsable -w n1 -m arbitrary -o sites.arbitrary sites.sh"
+            said = cluster.run(["sh", "-c", f'cd unfit; PATH="$HOME/bin:$PATH"; {line}'])
+            jobs["sites", "arbitrary"] = Job(cluster, int(said.stdout), path)
+            for (name, option), job in jobs.items():
+                assert (job.end(), job.exit_code) == ("COMPLETED", "0:0"), (name, option)
+        finally:
+            for option in ("noexec", "ro"):
+                cluster.run(["umount", f"/home/alice/unfit/{option}"], user="root", node="n1", check=False)
+    for name, option in jobs:
+        lines = (path / f"{name}.{option}").read_text().splitlines()
+        (where, program, attempt) = next(line for line in lines if not line.startswith("[slurm_plugin] ")).split()
+        assert where == ("/home/alice/unfit" if option == "arbitrary" else f"/home/alice/unfit/{option}")
+        assert program.startswith("/proc/") == (option != "arbitrary")
+        assert attempt == ("0" if name == "users" else "plain")
+    unsupervised = [line for line in log.of("n1").splitlines() if "runs unsupervised" in line]
+    assert [line.partition("job ")[2].split()[0] for line in unsupervised] == [
+        str(jobs["sites", option].id) for option in ("noexec", "ro")
+    ]
 
 
 SPEC = """\

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records import durations, job_plan, token
-from slurm_plugin.records.features import Features
+from slurm_plugin.records.features import ARBITRARY, DISTRIBUTIONS, Features
 from slurm_plugin.submit import recovery_options
 from slurm_plugin.submit.wrapper import batch_script
 from slurm_plugin.submit.wrapper.arguments import Given, Option, parse
 
 # sbatch's environment variables for the options that matter here. If two contradict, the later one in this table wins.
 _VARIABLES: Mapping[str, str] = {
+    "SBATCH_DISTRIBUTION": "distribution",
     "SBATCH_JOB_NAME": "job-name",
     "SBATCH_NO_KILL": "no-kill",
     "SBATCH_NO_REQUEUE": "no-requeue",
@@ -20,6 +21,8 @@ _VARIABLES: Mapping[str, str] = {
     "SBATCH_REQUEUE": "requeue",
     "SBATCH_SIGNAL": "signal",
     "SBATCH_TIMELIMIT": "time",
+    "SLURM_DISTRIBUTION": "SLURM_DISTRIBUTION",  # not sbatch's, but the job inherits it
+    "SLURM_HOSTFILE": "SLURM_HOSTFILE",
 }
 
 
@@ -49,6 +52,14 @@ class Sources(NamedTuple):
         """sbatch's --nodes as the user wrote it."""
         option = self.last("nodes")
         return option.value if option else None
+
+    @property
+    def distribution(self) -> str:
+        """The job's distribution; empty if sbatch chooses it."""
+        if self.last("SLURM_HOSTFILE") and not self.last("nodelist"):
+            return ARBITRARY
+        option = self.last("distribution") or self.last("SLURM_DISTRIBUTION")
+        return (option.value or "").lower() if option else ""
 
 
 class Submission(NamedTuple):
@@ -84,6 +95,8 @@ def build(found: Sources, features: Features, script: bytes, name: str, command:
 
 def _added_options(found: Sources, features: Features) -> list[str]:
     """Return the options that the features add, without options that the user already gave."""
+    if found.distribution.startswith(ARBITRARY):
+        raise RefusedError(f"--distribution={ARBITRARY}, or SLURM_HOSTFILE: accepted with features: {DISTRIBUTIONS}")
     own = []
     for name, value in recovery_options.flags(features):
         if name in ("no-requeue", "open-mode") and (not features.retries or found.last(name)):

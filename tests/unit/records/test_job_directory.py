@@ -20,18 +20,31 @@ def test_directory(tmp_path: Path) -> None:
     assert (path / "kept").exists()
 
 
-def test_directory_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stays missing, and programs that do not need it start. Any other error is raised."""
-    for number, allowed in ((errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, False)):
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR])
+def test_a_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Programs that do not need it start, and every write fails, also after another user has made the directory."""
 
-        def fails(*_: object, number: int = number, **__: object) -> None:
-            raise OSError(number, os.strerror(number))
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
 
-        monkeypatch.setattr(Path, "mkdir", fails)
-        if allowed:
-            assert not job_directory.directory(tmp_path, 7).exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", fails)
+        path = job_directory.directory(tmp_path, 7)
         with pytest.raises(OSError, match=os.strerror(number)):
-            job_directory.directory(tmp_path, 7, needed=allowed)
+            job_directory.directory(tmp_path, 7, needed=True)
+    (tmp_path / ".slurm_plugin" / "7").mkdir(parents=True)
+    with pytest.raises(NotADirectoryError):
+        job_directory.record(path, {"n": 0})
+    assert job_directory.attempts(path) is None
+
+
+def test_another_users_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not used."""
+    path = job_directory.directory(tmp_path, 7)
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    assert job_directory.directory(tmp_path, 7) != path
+    with pytest.raises(FileExistsError, match="it is not yours"):
+        job_directory.directory(tmp_path, 7, needed=True)
 
 
 def test_record(tmp_path: Path) -> None:

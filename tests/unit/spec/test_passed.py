@@ -46,6 +46,8 @@ REFUSED = {
     " backslashes or double quotes, which sbatch cannot read from a script",
     "{gres: 'nvme:1,gpu:2'}": "sbatch.gres: found 'gpu:2'; the key `accelerators` sets it; other resources"
     " are accepted",
+    "{distribution: 'Arbitrary,nopack'}": "sbatch.distribution: found 'Arbitrary,nopack'; accepted: block, cyclic or"
+    " plane=N, because `arbitrary` is an order that only your own hostfile has",
     "{comment: '[sp1;retries=9]'}": "sbatch.comment: found '[sp1;retries=9]'; accepted: up to 823 bytes without"
     " `[sp1;`: slurm_plugin's token follows them",
     "[--contiguous]": "sbatch: found a list; accepted: a mapping of `flag: value` lines, such as `switches: 1`; `yes`"

@@ -4,7 +4,6 @@ import os
 import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -41,17 +40,21 @@ def test_the_script_stands_where_only_its_user_can_reach_it(tmp_path: Path, monk
     assert (tmp_path / "victim").read_bytes() == b"mine"
 
 
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script runs from the node's own disk, readable for its user alone."""
+@pytest.mark.parametrize("fault", ["full", "noexec", "elsewhere"])
+def test_a_directory_that_cannot_hold_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """The user's script runs from memory; if only the site requests features, the error is raised."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "own"))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(job_directory, "directory", lambda *_: tmp_path / "missing")
-    (word,) = script.command(batch(tmp_path), RUN)
-    assert Path(word).read_bytes() == OWN
-    assert word.startswith(f"{tmp_path}/own/slurm_plugin.")
-    assert stat.S_IMODE(os.lstat(Path(word).parent).st_mode) == 0o700
+    if fault == "full":
+        monkeypatch.setattr(job_directory, "directory", lambda *_, **__: tmp_path / "missing")
+    elif fault == "noexec":
+        monkeypatch.setattr(os, "access", lambda *_: False)
+    else:
+        (tmp_path / ".slurm_plugin").write_text("no directory")
+    first, *words = script.command(given := batch(tmp_path, "a b"), RUN)
+    assert words == ["a b"]
+    assert Path(first).read_bytes() == OWN
+    with pytest.raises(OSError, match=r"slurm_script|\.slurm_plugin"):
+        script.command(given._replace(of_site=True), RUN)
 
 
 def test_a_batch_script_that_was_changed_is_told(tmp_path: Path) -> None:
@@ -61,20 +64,35 @@ def test_a_batch_script_that_was_changed_is_told(tmp_path: Path) -> None:
         script.command(given, RUN)
 
 
+WISHES = {
+    "arbitrary": ("SLURM_DISTRIBUTION=arbitrary", 2, "the distribution 'arbitrary'"),
+    "no srun": ("PATH=/nowhere", 3, "srun was not found on the PATH"),
+    "changed": ("", 2, "something has changed it"),
+    "not a directory": ("", 4, ".slurm_plugin/7'; the script runs from memory"),
+}
+
+
 @pytest.mark.parametrize("of_site", [True, False])
-def test_a_wish_of_the_sites_fails_no_job(tmp_path: Path, of_site: bool) -> None:
-    """In an unwritable directory a script with the site's features runs plainly; with the user's the job ends."""
-    own = b'#!/bin/sh\necho "ran $1 $(grep SigIgn /proc/self/status)"\nexit 4\n'
-    given = plan(("a b",), plain=True, of_site=of_site, mark=MARK)
-    (tmp_path / "batch").write_bytes(job_plan.batch_script("/bin/sh", [], given) + own)
-    (tmp_path / ".slurm_plugin").write_text("no directory")
+@pytest.mark.parametrize("fault", WISHES)
+def test_a_wish_of_the_sites_fails_no_job(tmp_path: Path, fault: str, of_site: bool) -> None:
+    """A script with the site's features runs without them. With the user's the job ends, or the script runs."""
+    variable, code, why = WISHES[fault]
+    own = b'#!/bin/sh\necho "ran $1 $(/bin/grep SigIgn /proc/self/status)"\nexit 4\n'
+    given = plan(("a b",), plain=True, of_site=of_site, mark=MARK, retries=1)
+    made = job_plan.batch_script("/bin/sh", [], given) + own
+    if fault == "changed":
+        made = made.replace(f"\n{MARK}\n".encode(), b"\n")
+    (tmp_path / "batch").write_bytes(made)
+    if fault == "not a directory":
+        (tmp_path / ".slurm_plugin").write_text("")
     environ = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_NNODES": "1"}
     environ |= {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "1", "PYTHONPATH": str(Path.cwd())}
+    environ |= dict([variable.split("=")]) if variable else {}
     argv = [sys.executable, "-m", "slurm_plugin", "job", str(tmp_path / "batch")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=environ)
     if of_site:
         assert (done.returncode, done.stderr) == (4, "")
         assert done.stdout.startswith("ran a b SigIgn:")
     else:
-        assert done.returncode == 1
-        assert ".slurm_plugin" in done.stdout.splitlines()[-1]
+        assert done.returncode == code, done.stdout
+        assert why in done.stdout

@@ -164,9 +164,19 @@ def test_a_flag_that_contradicts_a_feature_is_refused() -> None:
         ([], {"SBATCH_TIMELIMIT": "0"}, Features(grace="1m"), "--time=0: found it with grace"),
         (["--comment=[sp1;retries=1]"], {}, Features(retries=1), "found slurm_plugin's token"),
         (["--comment=" + "x" * 1003], {}, Features(retries=1), "--comment: 1027 bytes .* accepted: 1024"),
+        (["-m", "Arbitrary,nopack"], {}, Features(retries=1), "--distribution=arbitrary.* accepted .*: block, cyclic"),
+        ([], {"SBATCH_DISTRIBUTION": "arbitrary"}, Features(retries=1), "--distribution=arbitrary"),
+        ([], {"SLURM_DISTRIBUTION": "arbitrary"}, Features(retries=1), "--distribution=arbitrary"),
+        (["-m", "block"], {"SLURM_HOSTFILE": "hosts"}, Features(retries=1), "SLURM_HOSTFILE"),
     ]
     for line, environ, features, what in cases:
         assert re.search(what, refusal_of(RefusedError, built, [*line, "x"], features, environ=environ)), line
+
+
+def test_a_distribution_that_is_not_arbitrary_after_all() -> None:
+    """An option overrides the inherited variable, and with --nodelist sbatch ignores the hostfile."""
+    for line, variable in [(["-m", "block"], "SLURM_DISTRIBUTION=arbitrary"), (["-w", "n1"], "SLURM_HOSTFILE=hosts")]:
+        assert built([*line, "x"], Features(retries=1), environ=dict([variable.split("=")])).arguments[:2] == line
 
 
 def test_an_edited_batch_script_is_told() -> None:

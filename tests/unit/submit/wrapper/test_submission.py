@@ -1,6 +1,6 @@
 """Mirrors slurm_plugin/submit/wrapper/submission.py: the submission of a script, or a message."""
 
-from slurm_plugin.submit.wrapper.arguments import Given
+from slurm_plugin.submit.wrapper.arguments import Given, Option
 from slurm_plugin.submit.wrapper.build import Submission
 from slurm_plugin.submit.wrapper.submission import make
 
@@ -14,6 +14,15 @@ def test_a_job_spec_is_left_as_it_is() -> None:
     """The site's features would start a second supervisor."""
     assert make(GIVEN, SPEC.encode(), "job.yaml", SITE, COMMAND) is None
     assert isinstance(make(GIVEN, b"#!/bin/sh\ntrue\n", "job.sh", SITE, COMMAND), Submission)
+
+
+def test_a_wish_of_the_sites_that_does_not_fit() -> None:
+    """The script is submitted unchanged. With features of the user it is refused."""
+    given = Given((Option("distribution", "arbitrary", ("-m", "arbitrary")),), ("job.sh",))
+    assert make(given, b"#!/bin/sh\ntrue\n", "job.sh", SITE, COMMAND) is None
+    said = make(given, b"#!/bin/sh\n#PLUGIN retries=1\n", "job.sh", SITE, COMMAND)
+    assert str(said).startswith("slurm-plugin: job.sh: --distribution=arbitrary")
+    assert str(said).endswith("; nothing was submitted")
 
 
 def test_our_lines_in_a_job_spec() -> None:
