@@ -24,6 +24,8 @@ Slurm's delay, as the job's owner may do, too.
 | pending, counted | less than `settle_s` ago | Wait: a node may hold the old credential |
 | pending, counted, after a node's death | less than `SETTLE_AFTER_DEATH_S` ago | Wait: see the constant |
 | pending, counted | at least that long ago | Start |
+
+A Drop or Count of a pending job with a range of nodes also restores the number of tasks at its submission.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,9 +76,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Do nothing more for this run."""
+    """Change these fields, then do nothing more for this run."""
 
     why: str
+    fields: Fields = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +155,10 @@ def step(
     if held and stale:
         return Amend(*queueing.with_own_deadline(grant, queue, now))
     run = job.restarts - 1  # the run that ended: a job that is pending or running again has the next number
+    # 22.05 keeps the number of tasks of the last allocation: the job would wait for as many nodes again.
+    tasks = {"NumTasks": str(grant.tasks)} if grant.tasks and job.state in WAITING else Fields()
     if held and (grant.counted >= run or not grant.left):
-        return Wait() if grant.counted >= run and pending_s < HELD_S else Drop("it is held")
+        return Wait() if grant.counted >= run and pending_s < HELD_S else Drop("it is held", tasks)
     if grant.counted >= run:
         if job.state not in WAITING or job.state == "EXPEDITING":  # Slurm starts it immediately
             return Drop("it runs again")
@@ -162,7 +167,7 @@ def step(
     if faulty is None:
         ahead = bool(grant.nice) and job.state in WAITING and job.reason != HELD_BY_LIMIT and not held
         if not stale and not ahead:
-            return Drop("it was requeued by Slurm, its owner or an administrator")
+            return Drop("it was requeued by Slurm, its owner or an administrator", tasks)
         fresh, fields = queueing.with_own_deadline(grant, queue, now)
         fresh, nice = queueing.with_own_nice(fresh, queue) if ahead else (fresh, Fields())
         return Amend(fresh, fields | nice)
@@ -196,9 +201,9 @@ def step(
         wait_s = policy.queue_timeout_s if request.queue_timeout_s is None else request.queue_timeout_s
         fresh, fields = queueing.with_deadline(fresh, queue, 0 if grows else wait_s, now)  # a growth is no fault
         fresh, nice = _nice(fresh, queue, job, policy.nice if by_root else 0)
-        # 22.05 keeps the number of tasks of the last allocation: the job would wait for as many nodes again.
-        fields = {**fields, **nice, **({"NumTasks": str(grant.tasks)} if grant.tasks else {})}
-    return Count(fresh, tuple(name for name in dict.fromkeys((*excluded, *faulty)) if name not in back), fields)
+        fields |= nice
+    left_out = tuple(name for name in dict.fromkeys((*excluded, *faulty)) if name not in back)
+    return Count(fresh, left_out, fields | tasks)
 
 
 def _may_grow(request: token.Token, grant: Grant, now: datetime) -> bool:

@@ -20,7 +20,7 @@ from typing import Protocol
 from hostfiles import HostfileError, nodelist
 from prechecks import files
 from slurm_plugin.controller import after_run
-from slurm_plugin.controller.after_run import Amend, Cancel, Count, Drop, Ended, Start, Step, Unhold, Wait
+from slurm_plugin.controller.after_run import Amend, Cancel, Count, Drop, Ended, Start, Step, Unhold
 from slurm_plugin.controller.queueing import Policy
 from slurm_plugin.errors import MissingError, SlurmPluginError
 from slurm_plugin.records import grant, site_settings, syslog
@@ -274,10 +274,10 @@ def unreserve(door: Slurm, ended: Ended) -> None:
 
 
 def _change(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
-    match step:
-        case Wait():
-            return
-        case Drop(why):
+    match step:  # nothing for Wait
+        case Drop(why, fields):
+            if fields and job:
+                door.update_job(job.id, **fields)
             syslog.syslog(f"job {ended.job_id}: {why}")
         case Amend(fresh, fields) if job:
             door.update_job(job.id, AdminComment=grant.written(job.admin_comment, fresh), **fields)

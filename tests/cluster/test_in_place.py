@@ -57,6 +57,23 @@ def test_an_elastic_job_that_is_requeued_starts_with_fewer_nodes(cluster: Sandbo
     assert (job.grant.requeues, job.grant.excluded, job.grant.tasks) == (1, ("n2",), 16)
 
 
+@pytest.mark.full  # 15 s
+def test_an_elastic_job_that_its_owner_requeues_starts_with_fewer_nodes(cluster: Sandbox) -> None:
+    """A node is away when the owner requeues, holds and releases the job. It runs on the remaining nodes."""
+    job = training.submit(cluster, "elastic-by-owner", nodes=5, min_nodes=4)
+    training.until_runs(job, 0, nodes=5)
+    cluster.run(["scontrol", "update", "NodeName=n5", "State=DRAIN", "Reason=maintenance"], user="root")
+    cluster.run(["scontrol", "requeuehold", str(job.id)])
+    job.until(lambda: job.fields["NumTasks"] == "16", "the number of tasks at submission")
+    assert job.show("r") == ["job requeued in held state"]
+    cluster.run(["scontrol", "release", str(job.id)])
+    cluster.run(["scontrol", "update", f"JobId={job.id}", "StartTime=now"])
+    training.until_runs(job, 1, nodes=4)
+    assert job.nodes == {"n1", "n2", "n3", "n4"}
+    assert training.stop(job) == "COMPLETED"
+    assert (job.grant.requeues, job.grant.tasks) == (0, 16)
+
+
 @pytest.mark.full  # 10 s
 def test_a_controller_that_has_just_restarted_makes_no_step_yet(cluster: Sandbox) -> None:
     """22.05 refuses steps until the nodes have registered again. This does not count as a fault of the spare."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from slurm_plugin.controller.after_run import Amend, Count, Start, Step, Wait, step
+from slurm_plugin.controller.after_run import Amend, Count, Drop, Start, Step, Wait, step
 from slurm_plugin.controller.queueing import Policy
 from slurm_plugin.records.grant import Grant, written
 from slurm_plugin.slurm import HELD_BY_LIMIT, Node, Queueing
@@ -80,9 +80,23 @@ def test_the_nice_comes_with_the_start() -> None:
 
 
 def test_an_elastic_job_waits_for_no_more_nodes_than_when_it_was_submitted() -> None:
-    """Slurm 22.05 keeps the tasks of the last allocation, so the number at submission is restored."""
-    elastic = replace(Grant(3), tasks=10)
-    for state, fields in [("PENDING", {"NumTasks": "10"}), ("RUNNING", {})]:
-        found = step(ENDED_RUN, given_job(state, grant=elastic), NODES, [], 0, settle_s=SETTLE_S)
-        assert isinstance(found, Count)
-        assert (found.fields, found.grant.tasks) == (fields, 10), state
+    """Slurm 22.05 keeps the tasks of the last allocation, so the number at submission is restored.
+
+    So it is after a restart by the plugin, a preemption or its owner's requeue, also while the job is held: a release
+    is followed by no other update. A new NumTasks does not release it. The tasks of a running job cannot be changed.
+    """
+    held, tasks = {"reason": "JobHeldUser"}, {"NumTasks": "10"}
+    cases: list[tuple[dict[str, object], dict[str, Node], int, type[Step], dict[str, str]]] = [
+        ({}, NODES, 3, Count, tasks),
+        (held, NODES, 3, Count, tasks),
+        ({"state": "RUNNING"}, NODES, 3, Count, {}),
+        ({}, FINE, 3, Drop, tasks),
+        (held, FINE, 3, Drop, tasks),
+        ({"state": "RUNNING"}, FINE, 3, Drop, {}),
+        (held, FINE, 0, Drop, tasks),
+    ]
+    for fields, nodes, granted, kind, changes in cases:
+        job = given_job(**{"grant": Grant(granted, tasks=10), **fields})  # type: ignore[arg-type]
+        found = step(ENDED_RUN, job, nodes, [], 0, settle_s=SETTLE_S)
+        assert isinstance(found, Count | Drop), fields
+        assert (type(found), found.fields) == (kind, changes), fields

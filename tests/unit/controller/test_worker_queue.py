@@ -61,6 +61,16 @@ def test_a_requeue_of_others_takes_back_what_ours_had_set(tmp_path: Path) -> Non
     assert list(worker.entries(tmp_path)) == []
 
 
+def test_the_tasks_of_an_elastic_job_that_others_requeued(tmp_path: Path) -> None:
+    """They are restored before the entry is removed: a refused update is tried again. The grant stays as it is."""
+    worker.put(tmp_path, ENDED)
+    door = FakeSlurm([given_job(admin_comment=written("", Grant(3, tasks=10)))], [node("n1"), node("n2")])
+    door.refusals["update_job", 7] = 2
+    serve(tmp_path, door)
+    assert door.changes == [("update_job", 7, {"NumTasks": "10"})]
+    assert list(worker.entries(tmp_path)) == []
+
+
 def test_a_job_whose_queue_is_not_told_waits(tmp_path: Path) -> None:
     """If one of two answers is missing, nothing is counted."""
     worker.put(tmp_path, ENDED)
