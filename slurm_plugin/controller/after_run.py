@@ -10,6 +10,7 @@ Slurm's delay, as the job's owner may do, too.
 | the job is | and | step |
 |---|---|---|
 | gone or ended | | Drop |
+| requeued again, and a later run has ended | this run is counted, or the job has no grant | Drop |
 | COMPLETING or held, not counted | it has the plugin's deadline of an earlier wait | Amend: restore its own deadline |
 | COMPLETING, or in an unknown state | | Wait |
 | pending, not counted | the plugin set its deadline or Nice, but did not requeue it | Amend: restore its own values |
@@ -28,7 +29,7 @@ Slurm's delay, as the job's owner may do, too.
 A Drop or Count of a pending job with a range of nodes also restores the number of tasks at its submission.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -66,7 +67,7 @@ class Ended:
     told: int
     nodes: tuple[str, ...]
     kept: bool = False  # whether its nodes are reserved (slurm_plugin.records.site_settings)
-    whole: bool = True  # False: `nodes` has only the nodes that are known to have failed (see `unspooled_ends`)
+    whole: bool = True  # False: `nodes` has only the nodes that are known to have failed (see `missed_runs`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +133,19 @@ def step(
     queue: Queueing | None = NO_BOUNDS,
     policy: Policy = NO_POLICY,
     now: datetime = NEVER,
+    again: bool = False,
 ) -> Step:
     """Return the next step for the job of a run that ended.
 
     `nodes`: Slurm's records of the nodes in `nodes_of`. `excluded`: the names in the job's ExcNodeList. `pending_s`:
     seconds since the worker first saw the job pending. `settle_s`: the least `pending_s` before a start, which depends
     on the release of Slurm. `queue`: the job's limits and Nice, None if Slurm did not answer. `policy`: the site's
-    settings. `now`: the time, with timezone UTC.
+    settings. `now`: the time, with timezone UTC. `again`: a later run has ended, too, so this one is only counted.
     """
     if job is None or job.state in ENDED:
         return Drop("the job has ended")
+    if again and not is_uncounted(job):
+        return Drop("it was requeued again")
     grant = grants.parse(job.admin_comment)
     stale = grant is not None and bool(grant.deadline) and is_uncounted(job)
     if job.state == UNKNOWN or queue is None:
@@ -160,17 +164,13 @@ def step(
     if held and (grant.counted >= run or not grant.left):
         return Wait() if grant.counted >= run and pending_s < HELD_S else Drop("it is held", tasks)
     if grant.counted >= run:
-        if job.state not in WAITING or job.state == "EXPEDITING":  # Slurm starts it immediately
-            return Drop("it runs again")
-        return Unhold() if job.reason == HELD_BY_LIMIT else _wait_or_start(grant, pending_s, settle_s)
+        return _started(job, grant, pending_s, settle_s)
     faulty = faults(ended, job, nodes)
     if faulty is None:
         ahead = bool(grant.nice) and job.state in WAITING and job.reason != HELD_BY_LIMIT and not held
-        if not stale and not ahead:
-            return Drop("it was requeued by Slurm, its owner or an administrator", tasks)
-        fresh, fields = queueing.with_own_deadline(grant, queue, now)
-        fresh, nice = queueing.with_own_nice(fresh, queue) if ahead else (fresh, Fields())
-        return Amend(fresh, fields | nice)
+        if stale or ahead:
+            return _restored(grant, queue, now, ahead=ahead)
+        return Drop("it was requeued by Slurm, its owner or an administrator", tasks)
     request = token.find(job.comment) or token.Token()
     grant = grant.with_restarts(request.again)
     whys = [ONE_LOST] if _lost_a_node(ended, job) else []  # with other faults, too: it may be the batch host
@@ -204,6 +204,13 @@ def step(
         fields |= nice
     left_out = tuple(name for name in dict.fromkeys((*excluded, *faulty)) if name not in back)
     return Count(fresh, left_out, fields | tasks)
+
+
+def _restored(grant: Grant, queue: Queueing, now: datetime, *, ahead: bool) -> Amend:
+    """Return the step that restores the job's own deadline, and with `ahead` its own Nice."""
+    fresh, fields = queueing.with_own_deadline(grant, queue, now)
+    fresh, nice = queueing.with_own_nice(fresh, queue) if ahead else (fresh, Fields())
+    return Amend(fresh, fields | nice)
 
 
 def _may_grow(request: token.Token, grant: Grant, now: datetime) -> bool:
@@ -256,7 +263,12 @@ def needs(job: Job | None) -> tuple[bool, bool]:
     return over, over or bool(grant.deadline)
 
 
-def _wait_or_start(grant: Grant, pending_s: float, settle_s: float) -> Step:
+def _started(job: Job, grant: Grant, pending_s: float, settle_s: float) -> Step:
+    """Return the step that starts a counted job as soon as that is safe."""
+    if job.state not in WAITING or job.state == "EXPEDITING":  # Slurm starts it immediately
+        return Drop("it runs again")
+    if job.reason == HELD_BY_LIMIT:
+        return Unhold()
     if pending_s < (SETTLE_AFTER_DEATH_S if WENT_DOWN in grant.last else settle_s):
         return Wait()
     return Start({"Nice": str(grant.nice[-1])} if grant.nice else {})
@@ -287,28 +299,6 @@ def faults(ended: Ended, job: Job, nodes: Mapping[str, Node]) -> dict[str, str] 
         for name in ended.nodes if mark.moved else ():
             found.setdefault(name, SLOW)
     return found if found or mark or _lost_a_node(ended, job) else None
-
-
-def unspooled_ends(jobs: Iterable[Job], nodes: Callable[[], Mapping[str, Node]]) -> list[Ended]:
-    """Return the ends of runs without a spool entry, because the hook was killed or the disk was full.
-
-    Such a job has an uncounted run. It is COMPLETING, or its requeue is the plugin's. `nodes` returns all nodes of the
-    cluster; it is called only if there is such a run. Slurm does not say which nodes a pending job had: its end has
-    only the nodes whose drain reason names the job.
-    """
-    behind = [job for job in jobs if job.restarts and not job.reason.startswith(HELD) and is_uncounted(job)]
-    found = []
-    known = nodes() if behind else {}
-    for job in behind:
-        if job.state == "COMPLETING":
-            found.append(Ended(job.id, job.restarts, tuple(nodelist.expand(job.nodes)) if job.nodes else ()))
-            continue
-        before = grants.parse(job.admin_comment) or Grant()
-        named = [each.name for each in known.values() if f" [job {job.id}]" in each.standing_reason]
-        ended = Ended(job.id, job.restarts, tuple(name for name in named if name not in before.excluded), whole=False)
-        if (job.state in WAITING or job.state == "RUNNING") and faults(ended, job, known) is not None:
-            found.append(ended)
-    return found
 
 
 def _lost_a_node(ended: Ended, job: Job) -> bool:

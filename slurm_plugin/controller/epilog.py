@@ -1,6 +1,8 @@
 """EpilogSlurmctld (SlurmUser, on the controller, when a run of a job has ended): write a spool entry, wake the worker.
 
-The hook also wakes the worker when any other job ends and the spool has entries: a worker may have died with slurmctld.
+The `sh` guard has written the entry before, so that it survives a kill of this process. Here it is written again, so
+that it also survives a crash of the machine. The hook also wakes the worker when any other job ends and the spool has
+entries: a worker may have died with slurmctld.
 
 The job stays COMPLETING while this hook runs, so the hook sends Slurm no request. The worker asks once for all jobs.
 """
@@ -33,6 +35,7 @@ def main() -> int:
         try:
             worker.put(directory, ended)
         except OSError as error:  # a full disk: the worker finds the job by its restart count
+            worker.remove(directory, ended)  # what the guard could write of it
             syslog.syslog(syslog.LOG_ERR, f"the end of job {environ['SLURM_JOB_ID']} cannot be spooled: {error}")
             wake(directory, site, look=True)
             return 0

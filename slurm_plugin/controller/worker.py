@@ -19,7 +19,7 @@ from typing import Protocol
 
 from hostfiles import HostfileError, nodelist
 from prechecks import files
-from slurm_plugin.controller import after_run
+from slurm_plugin.controller import after_run, missed_runs
 from slurm_plugin.controller.after_run import Amend, Cancel, Count, Drop, Ended, Start, Step, Unhold
 from slurm_plugin.controller.queueing import Policy
 from slurm_plugin.errors import MissingError, SlurmPluginError
@@ -114,39 +114,39 @@ def _serve_entries(directory: Path, door: Slurm, policy: Policy, clock: Clock) -
             needs = {ended: after_run.needs(jobs.get(ended.job_id)) for ended in waiting}
             asking = [ended for ended in waiting if needs[ended][0]]
             names = sorted({name for each in asking for name in _nodes_of(each, jobs.get(each.job_id))})
-            nodes = door.nodes(names) if names else {}
+            every = any(missed_runs.has_gap(jobs.get(each.job_id)) for each in asking)
+            nodes = door.nodes([] if every else names) if names else {}
             # Ask for each job at least once: `door` then knows the names of array tasks.
             queues = door.queueing([each.job_id for each in waiting if needs[each][1] or each.job_id not in named])
             named |= queues.keys()
-            latest = {ended.job_id: ended for ended in waiting}
+            runs: dict[int, list[Ended]] = {}
             for ended in waiting:
-                if ended is not latest[ended.job_id]:  # an earlier run: its nodes say nothing about the last run
-                    _apply(Drop("it was requeued again"), ended, jobs.get(ended.job_id), door)
-                    remove(directory, ended)
-                    pending.pop(ended.job_id, None)  # the job was pending before the last run began
-                    continue
+                runs.setdefault(ended.job_id, []).append(ended)
+            for ended, *later in runs.values():
                 job = jobs.get(ended.job_id)
                 if job and job.state in WAITING:
                     pending.setdefault(job.id, (clock.monotonic(), release.settles_in(clock.time())))
                 since, settle_s = pending.get(ended.job_id, (clock.monotonic(), 0.0))
                 with _errors_logged():  # for each job: a job that Slurm refuses to change does not delay the others
+                    # Slurm refuses a list with a name that slurm.conf no longer has.
+                    excluded = [name for name in _left_out(job) if name in nodes] if needs[ended][0] else []
                     step = after_run.step(
-                        ended,
-                        job,
+                        *missed_runs.earliest([ended, *later], job, nodes, excluded),
                         nodes,
-                        # Slurm refuses a list with a name that slurm.conf no longer has.
-                        [name for name in _left_out(job) if name in nodes] if needs[ended][0] else (),
+                        excluded,
                         clock.monotonic() - since,
                         settle_s=settle_s,
                         queue=queues.get(ended.job_id) if needs[ended][1] else after_run.NO_BOUNDS,
                         policy=policy,
                         now=datetime.now(UTC),
+                        again=bool(later),
                     )
                     _apply(step, ended, job, door)
                     if isinstance(step, Drop | Start | Cancel):
-                        pending.pop(ended.job_id, None)
+                        pending.pop(ended.job_id, None)  # with later runs, the job was pending before the last one
                         missed.pop(ended.job_id, None)
-                        done.add((ended.job_id, job.restarts if job else 0))
+                        if not later:
+                            done.add((ended.job_id, job.restarts if job else 0))
                         remove(directory, ended)
         if (waiting, len(pending)) != before:
             before, changed = (waiting, len(pending)), clock.monotonic()
@@ -172,7 +172,7 @@ def _waiting(directory: Path, clock: Clock) -> list[Ended]:
 def _unspooled_ends(door: Slurm, done: Set[tuple[int, int]]) -> dict[int, Ended]:
     """Return the ends without an entry, by job id. Leave out `done`, the pairs of job id and restart count."""
     with _errors_logged():
-        found = after_run.unspooled_ends(door.jobs().values(), lambda: door.nodes([]))
+        found = missed_runs.unspooled_ends(door.jobs().values(), lambda: door.nodes([]))
         return {each.job_id: each for each in found if (each.job_id, each.told) not in done}
     return {}
 
@@ -306,13 +306,12 @@ def _file(ended: Ended) -> str:
 
 def put(spool: Path, ended: Ended) -> None:
     """Write the entry of an ended run, so that it survives a crash of this machine. Raise OSError."""
-    fields = {"job_id": ended.job_id, "told": ended.told, "nodes": ended.nodes}
-    text = json.dumps({**fields, "kept": True} if ended.kept else fields)
-    files.replace(f"{spool}/{_file(ended)}", text, durable=True)
+    fields = {"job_id": ended.job_id, "told": ended.told, "nodes": ended.nodes} | ({"kept": True} if ended.kept else {})
+    files.replace(f"{spool}/{_file(ended)}", json.dumps(fields), durable=True)
 
 
 def entries(spool: Path) -> Iterator[Ended]:
-    """Yield every entry, in the order of job id and `told`.
+    """Yield every entry, in the order of job id and `told`. The guard of the hook writes its nodes as a node list.
 
     Rename a file that is not an entry to `.bad`. Skip a file that cannot be read now (EMFILE, EIO).
     """
@@ -320,8 +319,8 @@ def entries(spool: Path) -> Iterator[Ended]:
     for path in spool.glob("[0-9]*.json"):
         try:
             fields = json.loads(path.read_text(encoding="ascii"))
-            nodes, kept = tuple(map(str, fields["nodes"])), bool(fields.get("kept"))
-            ended = Ended(int(fields["job_id"]), int(fields["told"]), nodes, kept=kept)
+            nodes = tuple(name for each in fields["nodes"] for name in nodelist.expand(str(each)))
+            ended = Ended(int(fields["job_id"]), int(fields["told"]), nodes, kept=bool(fields.get("kept")))
             if path.name != _file(ended):
                 raise ValueError(f"{path} holds the run of {_file(ended)}")
         except IsADirectoryError:

@@ -37,6 +37,27 @@ def test_an_end_that_was_not_spooled(cluster: Sandbox, etc: Etc) -> None:
 
 
 @pytest.mark.full  # over 5 s
+def test_a_hook_that_is_killed_each_time(cluster: Sandbox, etc: Etc) -> None:
+    """Its guard has written the entry. The end of a job without our token wakes the worker, and the job runs again."""
+    hook = cluster.directory / "etc/slurm" / HOOK
+    text = hook.read_text()
+    job = first_run(cluster, "killed-hook")
+    killed = etc.program("killed", f"touch {job.directory}/killed\nkill -9 $$")
+    assert "/usr/bin/python3" in text
+    etc.program(HOOK, text.replace("/usr/bin/python3", killed))
+    cluster.break_node("n2", "gpu-missing")
+    job.until(lambda: job.state == "PENDING", "the requeue")
+    assert (job.grant.requeues, spool(cluster)) == (0, [f"{job.id}.1.json"])
+    etc.program(HOOK, text)
+    cluster.run(["sbatch", "--wait", "--output=/dev/null", "--wrap=true"], user="bob")
+    until_run(job, 1)
+    (job.directory / "done.1").touch()
+    assert job.end() == "COMPLETED"
+    until(lambda: not spool(cluster))
+    assert (job.grant.requeues, job.show("x")) == (1, ["n2"])
+
+
+@pytest.mark.full  # over 5 s
 def test_held_and_released(cluster: Sandbox) -> None:
     """A user holds his requeued job and releases it: its restart is counted, and it starts."""
     job = first_run(cluster, "held-released")

@@ -1,5 +1,6 @@
 """Starting a worker: real processes, and a spool that they empty."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import epilog, worker
 from slurm_plugin.controller.after_run import Ended
 from tests.waiting import HANG_S, until
 
@@ -67,6 +68,24 @@ def _locked(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the guard could write of an entry is removed. The worker searches for the end instead."""
+    (tmp_path / "7.1.json").write_text('{"job_id":7,"to')
+    environ = {"JOB_ID": "7", "JOB_COMMENT": "[sp1;retries=3]", "JOB_NODELIST": "n[1-2]", "JOB_RESTART_COUNT": "1"}
+    for name, value in environ.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    woken: list[bool] = []
+    monkeypatch.setattr(epilog.site_settings, "read", lambda _: {"spool_directory": str(tmp_path)})
+    monkeypatch.setattr(worker, "put", full)
+    monkeypatch.setattr(epilog, "wake", lambda *_, look=False: woken.append(look))
+    assert epilog.main() == 0
+    assert (woken, [*tmp_path.iterdir()]) == ([True], [])
 
 
 def test_worker_that_cannot_work(tmp_path: Path) -> None:

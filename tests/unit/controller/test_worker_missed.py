@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended, unspooled_ends
+from slurm_plugin.controller.after_run import Ended
+from slurm_plugin.controller.missed_runs import unspooled_ends
 from slurm_plugin.records.grant import Grant, parse, written
 from slurm_plugin.slurm import Job, Node
 from tests.fakes import FakeSlurm, node
@@ -102,3 +103,55 @@ def test_held_and_released(tmp_path: Path) -> None:
 
     serve(tmp_path, door, Clock(then))
     assert door.changes[1] == ("update_job", 7, {"StartTime": "now"})
+
+
+def test_runs_whose_ends_come_together(tmp_path: Path) -> None:
+    """Each run that a fault ended uses a restart, the earliest first; the job starts once.
+
+    A node that a later run used again is not to blame for the earlier one: that run was requeued for another cause.
+    """
+    drained = [node(name, "IDLE", "DRAIN", reason=f"slurm_plugin: {name} [job 7]") for name in ("n2", "n3")]
+    cases: list[tuple[str, Ended, list[Node], int, list[str]]] = [
+        ("both by a node", ENDED, drained, 3, ["n2", "n[2-3]"]),
+        ("the first by a node, and no restart is left for the second", ENDED, drained, 1, ["n2"]),
+        ("the first was preempted", Ended(7, 1, ("n1", "n3")), drained[1:], 3, ["n3"]),
+        ("a node of the first went down", ENDED, [node("n2", "DOWN"), drained[1]], 3, ["n2", "n[2-3]"]),
+    ]
+    for what, first, nodes, granted, excluded in cases:
+        for ended in (first, Ended(7, 2, ("n1", "n3"))):
+            worker.put(tmp_path, ended)
+        door = FakeSlurm([given_job(restarts=2, admin_comment=written("", Grant(granted)))], [node("n1"), *nodes])
+        serve(tmp_path, door)
+        fields = [change[2] for change in door.changes if isinstance(change[-1], dict)]
+        assert [each["ExcNodeList"] for each in fields if "ExcNodeList" in each] == excluded, what  # type: ignore[index, operator]
+        given = parse(door.known_jobs[7].admin_comment)
+        assert given is not None
+        assert given.requeues == len(excluded), what
+        last = ("update_job", 7, {"StartTime": "now"}) if granted > 1 else ("cancel", 7)
+        assert [door.changes[-1], door.changes.count(last)] == [last, 1], what
+        assert list(worker.entries(tmp_path)) == []
+
+
+def test_a_run_whose_end_nobody_reported(tmp_path: Path) -> None:
+    """The job started by itself after Slurm's delay, and its next run ended. Both use a restart.
+
+    A drain of an excluded node, or of another job, says nothing about the run before: it was preempted.
+    """
+    third = node("n3", "IDLE", "DRAIN", reason="slurm_plugin: y [job 7]")
+    cases: list[tuple[str, Grant, str, int, int]] = [
+        ("by a drain", Grant(3), "", 2, 0),
+        ("no restart is left for the last run", Grant(1), "", 1, 0),
+        ("the node was excluded before", Grant(3, 0, ("n3",)), "", 1, 0),
+        ("the list of the grant is full", Grant(3), "n3", 1, 0),
+        ("the run before is counted", Grant(3, 1, ("n9",), counted=0), "", 2, 1),
+    ]
+    for what, given, excluded, requeues, counted in cases:
+        worker.put(tmp_path, Ended(7, 2, ("n1", "n2")))
+        job = given_job(restarts=2, excluded=excluded, admin_comment=written("", given))
+        door = FakeSlurm([job], [node("n1"), BAD, third])
+        serve(tmp_path, door)
+        found = parse(door.known_jobs[7].admin_comment)
+        assert found is not None
+        assert found.requeues == requeues, what
+        assert (("nodes", ()) in door.questions) is not counted, what
+        assert [run.number for run in found.runs] == ([1] if requeues - counted == 1 < given.left else [0, 1]), what

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.controller import worker
+from slurm_plugin.controller.after_run import Ended
 from tests.unit.node.rendered import ASKS, Site
 from tests.unit.node.running import run
 
@@ -110,6 +112,33 @@ def test_the_end_of_a_run_is_told_twice(site: Site) -> None:
         site.interpreter(first)
         assert site.hook(hook).returncode == 0
         assert len(site.started) == times, hook
+
+
+def test_the_entry_of_an_end_survives_every_kill(site: Site) -> None:
+    """The guard itself writes it, in the form that the worker reads, before any process starts that may be killed.
+
+    Other jobs, and an end without nodes, get none.
+    """
+    spool = site.directory / "spool"
+    site.interpreter("kill -9 $$")
+    of_run = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_RESTART_COUNT": "2"}
+    assert site.hook("epilog_slurmctld", **of_run).returncode == 0  # there is no spool yet
+    spool.mkdir()
+    for comment, environ, expected in (
+        (ASKS, of_run, [Ended(7, 2, ("n1", "n2", "n3"))]),
+        ("[sp1;retries=3;ib=auto;run=1;x=0]", {"SLURM_JOB_NODELIST": "n1"}, [Ended(7, 0, ("n1",))]),
+        (ASKS, {}, []),
+        ("[sp1;retries=0;ib=auto]", of_run, []),
+        ("[sp1;retries=0]", of_run, []),
+        ("my run", of_run, []),
+        (None, of_run, []),
+    ):
+        assert site.hook("epilog_slurmctld", comment, **environ).returncode == 0
+        found = [*worker.entries(spool)]
+        assert found == expected, comment
+        for each in found:
+            worker.remove(spool, each)
+    assert [*spool.iterdir()] == []
 
 
 @pytest.fixture(scope="module")
