@@ -47,7 +47,7 @@ def sandbox(ctx: click.Context, directory: Path) -> None:
 @click.option(
     "--bind", "binds", multiple=True, metavar="SRC[:DST][:rw]", help="Show a path of the host in every machine."
 )
-@click.option("--no-hooks", is_flag=True, help="A plain Slurm, without our hooks.")
+@click.option("--no-hooks", "--plain", "no_hooks", is_flag=True, help="A plain Slurm, without our hooks.")
 @click.option("--accounting", is_flag=True, help="Also slurmdbd with MariaDB: sacct, accounts and QOS work.")
 @click.pass_obj
 def up(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.records import token
+from slurm_plugin.records import site_settings, token
 from slurm_plugin.slurm import ENDED, Job, Queueing
 
 PREFIX = "sp1:"
@@ -157,8 +157,8 @@ def _cut(text: str, most: int) -> str:
 
 
 def is_alone(job: Job) -> bool:
-    """Return whether a job requested restarts on a site that grants none: its owner restarts it."""
-    return parse(job.admin_comment) is None and token.find(job.comment) is not None
+    """Return whether a job requested restarts where slurm_plugin is not installed: its owner restarts it."""
+    return not site_settings.deployed() and parse(job.admin_comment) is None and token.find(job.comment) is not None
 
 
 def is_uncounted(job: Job | None) -> bool:

@@ -186,6 +186,13 @@ def user_folder(run_directory: str, directory: str) -> str:
     return path
 
 
+def remove_spare(directory: str) -> None:
+    """Delete the folder that `user_folder` made in /tmp, if any. It has only files."""
+    import shutil  # noqa: PLC0415 - no hook needs it
+
+    shutil.rmtree(f"{SPARE}{directory.split(SEPARATOR, maxsplit=1)[0]}", ignore_errors=True)
+
+
 def task_prolog(run_directory: str) -> str:
     """Return the lines of sh of a TaskProlog: they print the variables of a task that slurm_plugin launched."""
     return _TASK_PROLOG.format(run_directory=run_directory, spare=SPARE)

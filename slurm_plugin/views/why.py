@@ -207,7 +207,8 @@ def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node]) -> Iterable
     wanted = asked.retries
     if given is None:
         if wanted:
-            yield f"it asked for {_times(wanted)}, and none was granted: see slurm-plugin doctor"
+            yield f"it asked for {_times(wanted)}, and no job_submit.lua of slurm_plugin granted any"
+            yield "where slurm_plugin is not installed, it restarts itself: see slurm-plugin history"
         if job.restarts:
             yield f"it was requeued {_often(job.restarts)}: by Slurm, its owner, an administrator or a preemption"
         return

@@ -117,13 +117,18 @@ def printed(job: Job) -> list[str]:
 
 def submit(box: Sandbox, name: str, *, made: bool = False, **spec: Any) -> Job:
     """Submit alice's job, with a new working directory unless `made`. Leave out keys with the value None."""
+    directory = written(box, name, made=made, **spec)
+    said = box.run(["sh", "-c", f"cd /home/alice/{name} && exec slurm-plugin submit --json job.yaml"])
+    return Job(box, json.loads(said.stdout)["job"], directory)
+
+
+def written(box: Sandbox, name: str, *, made: bool = False, **spec: Any) -> Path:
+    """Write the spec of a job as `submit` does. Return its working directory."""
     directory = box.home("alice") / name if made else workdir(box, name)
     fields = {"name": name, "mode": "pytorch", "nodes": 2, "accelerators": {"gpu": 4}, "output": "job.out", **spec}
     fields = {key: value for key, value in fields.items() if value is not None}
     (directory / "job.yaml").write_text(yaml.safe_dump(fields), encoding="utf-8")
-    inside = f"/home/alice/{name}"
-    said = box.run(["sh", "-c", f"cd {inside} && exec slurm-plugin submit --json job.yaml"])
-    return Job(box, json.loads(said.stdout)["job"], directory)
+    return directory
 
 
 def first_run(box: Sandbox, name: str, **spec: Any) -> Job:

@@ -19,6 +19,7 @@ cd /home/ada/runs
 # The command is left as it is: one task a device, and once more as the scheduler, beside rank 0.
 #   srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -p -c '# its output also goes to log files ...' '/home/ada/runs/logs/ms-$SLURM_JOB_ID' bash -c '[ "$SLURM_PROCID" = 0 ] || exec "$0" "$@" ...' python x
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "ascend",
   "slots": 8,
@@ -27,4 +28,7 @@ exec "$slurm_plugin" job supervise '{
   "table": false,
   "messages": "diagnosis"
 }' \
-    -- python x
+    -- python x || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -19,10 +19,14 @@ cd /home/ada/runs
 # The command is left as it is: one task a device, with a rank table.
 #   srun --nodes=2 --ntasks=16 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -p -c '# its output also goes to log files ...' '/home/ada/runs/logs/np-$SLURM_JOB_ID' python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "ascend",
   "slots": 8,
   "logs": "/home/ada/runs/logs",
   "logs_per": "both"
 }' \
-    -- python train.py
+    -- python train.py || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -21,9 +21,13 @@ cd /home/ada/runs/run
 # The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL apptainer exec --nv --no-home --bind=/home/ada/runs/run --bind=/data:/data:ro --bind=/scratch '--pwd=/w s' '/shared/it'"'"'s.sif' bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python t.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "pytorch",
   "slots": 2,
   "container": {"image": "/shared/it'"'"'s.sif", "runtime": "apptainer", "mounts": ["/data:/data:ro", "/scratch"], "workdir": "/w s", "home": false, "gpu": "nv", "env": ["NCCL_DEBUG"]}
 }' \
-    -- python t.py
+    -- python t.py || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

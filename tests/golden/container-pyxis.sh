@@ -23,10 +23,14 @@ cd /home/ada/runs
 # The command is left as it is: one task a rank, which Slurm's pmix serves.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL '--container-image=nvcr.io#nvidia/pytorch:24.01-py3' --container-mounts=/home/ada/runs:/home/ada/runs,/data:/data --container-workdir=/home/ada/runs --container-writable --container-mount-home --mpi=pmix ./a.out
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "openmpi",
   "launch": "task",
   "slots": 1,
   "container": {"image": "nvcr.io#nvidia/pytorch:24.01-py3", "runtime": "pyxis", "mounts": ["/data"], "writable": true}
 }' \
-    -- ./a.out
+    -- ./a.out || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -18,8 +18,12 @@ cd /home/ada/runs
 # `deepspeed` is started once a node, without ssh: it is given the node's number, and where rank 0 listens.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" --no_ssh --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --hostfile="$SLURM_PLUGIN_HOSTFILE" "$@"' deepspeed train.py --deepspeed
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "deepspeed",
   "slots": 1
 }' \
-    -- deepspeed train.py --deepspeed
+    -- deepspeed train.py --deepspeed || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -24,8 +24,12 @@ cd /home/ada/runs
 # The command names no mpirun: it was put before it, one rank a slot, 8 in all.
 #   mpirun -np 8 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl '^openib' python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "horovod",
   "slots": 4
 }' \
-    -- python train.py
+    -- python train.py || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

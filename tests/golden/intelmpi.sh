@@ -23,8 +23,12 @@ cd /home/ada/runs
 # The command names no mpiexec: it was put before it, one rank a slot, 2 in all.
 #   mpiexec.hydra -bootstrap slurm -machinefile '$SLURM_PLUGIN_HOSTFILE' -n 2 ./a.out 3
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "intelmpi",
   "slots": 1
 }' \
-    -- ./a.out 3
+    -- ./a.out 3 || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -25,9 +25,13 @@ cd /home/ada/runs
 # The command names no mpirun: it was put before it, one rank a slot, 4 in all.
 #   mpirun -np 4 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl '^openib' bash -c 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "openmpi",
   "slots": 2,
   "retries": 1
 }' \
-    -- bash -c 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'
+    -- bash -c 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"' || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -22,8 +22,12 @@ cd /home/ada/runs
 
 # The command names its launcher: left as it is, started once, on the first node.
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "openmpi",
   "slots": 1
 }' \
-    -- mpirun -np 4 ./a.out
+    -- mpirun -np 4 ./a.out || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -23,8 +23,12 @@ cd /root
 # The command names no mpirun: it was put before it, one rank a slot, 1 in all.
 #   mpirun --allow-run-as-root -np 1 --bind-to none --map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca pml ob1 -mca btl '^openib' ./a.out
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "openmpi",
   "slots": 1
 }' \
-    -- ./a.out
+    -- ./a.out || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

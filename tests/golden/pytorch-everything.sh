@@ -26,6 +26,7 @@ cd '/home/ada/runs/my runs/no #1'
 # The command names no launcher: torch.distributed.run starts it, once a node, 8 rank(s) each.
 #   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "pytorch",
   "slots": 8,
@@ -44,4 +45,7 @@ exec "$slurm_plugin" job supervise '{
   "share_access": "read-write",
   "stage_in": ["set:/shared/data set", "images:/home/ada/runs/my runs/no #1/images"]
 }' \
-    -- /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'
+    -- /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s' || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

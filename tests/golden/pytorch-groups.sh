@@ -33,10 +33,14 @@ cd /home/ada/runs
 # The command is left as it is: one task a rank.
 #   srun --het-group=0 --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 --export=ALL : --het-group=1 --nodes=4 --ntasks=32 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "pytorch",
   "launch": "task",
   "slots": 1,
   "groups": [[1, 32], [8, null]]
 }' \
-    -- python train.py
+    -- python train.py || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -20,10 +20,14 @@ cd /home/ada/runs
 # The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python hello.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "pytorch",
   "slots": 2,
   "retries": 1,
   "checkpoint": "/home/ada/runs/checkpoints"
 }' \
-    -- python hello.py
+    -- python hello.py || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -18,6 +18,7 @@ cd /home/ada/runs
 # The command is left as it is: one task a rank.
 #   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -p -c '# its output also goes to log files ...' '/home/ada/runs/logs/ranks-$SLURM_JOB_ID' python train.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "pytorch",
   "launch": "task",
@@ -26,4 +27,7 @@ exec "$slurm_plugin" job supervise '{
   "logs_per": "rank",
   "label": true
 }' \
-    -- python train.py
+    -- python train.py || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

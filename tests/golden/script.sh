@@ -22,6 +22,7 @@ cd /home/ada/runs
 
 # The script is left as it is: bash runs it once, on the first node.
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "script",
   "slots": 1,
@@ -29,4 +30,7 @@ exec "$slurm_plugin" job supervise '{
 }' \
     -- bash -c 'export A=1
 ./x || sleep 5h
-'
+' || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -17,8 +17,12 @@ cd /home/ada/runs
 
 # The command is left as it is: started once, on the one node.
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
+shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "single",
   "slots": 1
 }' \
-    -- ./a.out
+    -- ./a.out || {
+    echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"
+    exit 127
+}

@@ -26,6 +26,8 @@ LINE = "slurm_plugin-answer"
 ANSWER_S = 15.0  # time for the start of the step, added to the deadline of the checks
 DEVICES_S = 160.0  # hccn_tool may take 10 s for each of 16 devices
 DEVICES = "devices"  # the key that an answer has in addition to the keys of a report
+# What the node's slurmstepd says if the program of a step does not exist there.
+_ABSENT = re.compile(r"^slurmstepd-(\S+): error: execve\(\): (.+): No such file or directory$", re.MULTILINE)
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 _RANK = {SKIPPED: 0, OK: 1, TIMEOUT: 2, ERROR: 2, FAILED: 3}
 _UNKNOWN = (TIMEOUT, ERROR)
@@ -181,7 +183,8 @@ def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, 
 def conditions(found: Answers) -> dict[str, Health]:
     """Return the health of every node. If no node answered, all are `unknown`."""
     silent = Health("unknown") if found.none else Health("unreachable", "did not answer")
-    return {name: health(report) if report else silent for name, report in found.reports.items()}
+    absent = {name: Health("job_problem", f"has no {path}") for name, path in _ABSENT.findall(found.complaint)}
+    return {name: health(report) if report else absent.get(name, silent) for name, report in found.reports.items()}
 
 
 def health(report: prechecks.Report) -> Health:

@@ -116,6 +116,10 @@ class Guards:
         self._until(lambda: {*gone, *silent} >= set(self.hosts), deadline_s, give_up)
         return dict(gone)
 
+    def sweep(self) -> None:
+        """Make every guard remove the directory that the job's user made in /tmp."""
+        self._tell("sweep")
+
     def save(self, number: int) -> None:
         """Make every guard send signal `number` to those processes of the program that expect it."""
         self._tell(f"save {number}")

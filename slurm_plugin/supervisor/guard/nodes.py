@@ -101,6 +101,7 @@ class Nodes:
     def close(self, dirty: Sequence[str] = ()) -> None:
         """End the guards. On `dirty` nodes ranks of the last attempt may still run: the guards there end them first."""
         if self._guards is not None:
+            self._guards.sweep()
             self._guards.close([name for name in self._guards.hosts if name not in dirty])
 
 
@@ -118,13 +119,14 @@ def show(answers: barrier.Answers) -> dict[str, Health]:
                 passed.setdefault(verdict.keyword, []).append(name)
     for keyword, names in passed.items():
         say(f"{keyword}: {prechecks.OK} on {nodelist.fold(names)}")
+    found = barrier.conditions(answers)
     for name, report in answers.reports.items():
         for verdict in report.items if report else ():
             if verdict.verdict not in (prechecks.OK, prechecks.SKIPPED):
                 write(prechecks.line(name, verdict))
         if report is None:
-            say(f"{name} did not answer")
-    return barrier.conditions(answers)
+            say(f"{name} {found[name].what or 'did not answer'}")
+    return found
 
 
 def only(answers: barrier.Answers, names: Sequence[str]) -> barrier.Answers:

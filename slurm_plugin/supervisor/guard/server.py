@@ -6,8 +6,8 @@ network is cut, the supervisor relies on that before it starts the next attempt.
 the ranks (SIGCONT). If no fresh beat comes for another `lost_s` seconds, the guard ends the ranks.
 
 Every guard gets the same lines on stdin: `ask NUMBER JSON`, `beat NUMBER SECONDS [NODELIST]`, `wipe NUMBER`,
-`save SIGNAL`, `dump NUMBER`, `usage JSON` (see guard.sampler), `bye NODELIST`. SECONDS is the sender's monotonic clock.
-A beat does not renew the leases of its NODELIST, because these nodes have not answered for long.
+`save SIGNAL`, `dump NUMBER`, `sweep`, `usage JSON` (see guard.sampler), `bye NODELIST`. SECONDS is the sender's
+monotonic clock. A beat does not renew the leases of its NODELIST, because these nodes have not answered for long.
 
 The guard writes answers (`barrier.answer_lines`) and `slurm_plugin-guard NODE WORD NUMBER [TEXT]` to stdout. WORD is
 `alive` (TEXT: why root's periodic check drained this node), `gone` (NUMBER of the wipe, TEXT: how many processes are
@@ -29,7 +29,7 @@ from types import FrameType
 
 from hostfiles import nodelist
 from prechecks import boot_state
-from slurm_plugin.records import grant, node_drains, site_settings
+from slurm_plugin.records import grant, node_directory, node_drains, site_settings
 from slurm_plugin.slurm import Slurm, SlurmError, connect
 from slurm_plugin.supervisor.guard import barrier, by_owner, handover, processes, sampler
 
@@ -69,6 +69,7 @@ class Guard:
     lost_s: float = site_settings.LOST_S
     term_at: float | None = None  # the time of the last SIGTERM or SIGINT
     state: str = ""  # the directory of root's records on this node
+    run: str = ""  # the names of the run's directories
     frozen: bool = False  # whether the ranks are stopped
     # This clock minus the sender's clock at the last beats, including late beats.
     apart: deque[float] = field(default_factory=lambda: deque(maxlen=BEATS_KEPT))
@@ -150,6 +151,7 @@ class Guard:
             number, _, text = rest.partition(" ")
             request = barrier.Request(**json.loads(text))
             self.state = str(request.settings.get("state", ""))
+            self.run = request.directory
             _in_a_child(lambda: barrier.answer(request, int(number)))
         elif word == "beat":
             number, _, sent = rest.partition(" ")
@@ -163,6 +165,8 @@ class Guard:
         elif word == "save":
             if (wanted := int(rest)) in processes.SIGNALS:
                 _in_a_child(lambda: processes.request_save(self.job_id, self.directory, self._kept(), wanted))
+        elif word == "sweep" and self.run:
+            _in_a_child(lambda: node_directory.remove_spare(self.run))
         elif word == "dump":
             _in_a_child(lambda: processes.dump_stacks(self.job_id, self.directory, self._kept()))
         elif word == sampler.WORD and not self.sampler:

@@ -171,7 +171,7 @@ def test_an_interactive_job_whose_prolog_failed() -> None:
 def test_restarts() -> None:
     """The answer has the requested, granted and used restarts, and counts other requeues apart."""
     cases = [
-        ({"comment": ASKED}, "it asked for 3 restarts, and none was granted: see slurm-plugin doctor"),
+        ({"comment": ASKED}, "it asked for 3 restarts, and no job_submit.lua of slurm_plugin granted any"),
         ({"comment": ASKED, "admin_comment": given(granted=1)}, "it asked for 3 restarts; the site grants 1"),
         ({"comment": "[sp1;retries=3;again=1]", "admin_comment": given(), "restarts": 0},
          "it was restarted once on nodes that it had, without a requeue"),

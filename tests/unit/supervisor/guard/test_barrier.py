@@ -66,6 +66,12 @@ def test_conditions() -> None:
         "n1": Health("node_problem", "gpu-check: 3 of 4 GPUs"),
         "n2": Health("unreachable", "did not answer"),
     }
+    said = (
+        "slurmstepd-n2: error: execve(): /home/a/venv/bin/python3: No such file or directory\nsrun: error: n2: task 1"
+    )
+    assert conditions(Answers({"n1": report(BAD_GPU), "n2": None}, said))["n2"] == Health(
+        "job_problem", "has no /home/a/venv/bin/python3"
+    )
     assert conditions(Answers({"n1": None, "n2": None}, "srun: error")) == {
         "n1": Health("unknown"),
         "n2": Health("unknown"),

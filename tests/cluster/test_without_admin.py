@@ -1,0 +1,123 @@
+"""A Slurm without anything of slurm_plugin, and a user who has installed its wheel in her home."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_plugin.sandbox import Sandbox, pool
+from slurm_plugin.sandbox.pool import new_directory, restore
+from tests import wheels
+from tests.cluster import jobs
+from tests.cluster.etc import Etc
+from tests.cluster.jobs import Job
+from tests.cluster.plain import start
+
+pytestmark = pytest.mark.cluster
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/without-an-admin.md"
+BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+PATH = "export PATH=$HOME/venv/bin:$PATH"
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+# Ends with 5 when the node has lost a GPU, and with 0 in a later attempt.
+TRAIN = """bash -c 'echo "$(hostname): rank $RANK, attempt $SLURM_PLUGIN_ATTEMPT"
+[ $SLURM_PLUGIN_ATTEMPT = 0 ] || exit 0
+while [ -c /dev/fakegpu3 ]; do sleep 0.1; done; exit 5'"""
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Yield a sandbox of five nodes. Alice has an environment with the wheel, and the checkout's PyTorch."""
+    root = os.environ.get("SLURM_PLUGIN_TEST_ROOT")
+    with pool.running(new_directory(), 5, 4, Path(root) if root else None, hooks=False) as box:
+        (box.directory / "etc/slurm/slurm_plugin.yaml").unlink()
+        venv = box.home("alice") / "venv"
+        wheels.install(wheels.built(tmp_path_factory.mktemp("wheel")), sys.executable, venv)
+        command = venv / "bin/slurm-plugin"
+        command.write_text(command.read_text().replace(str(venv), "/home/alice/venv"))
+        (venv / f"lib/{VERSION}/site-packages/sandbox.pth").write_text(f"/sandbox/venv/lib/{VERSION}/site-packages\n")
+        yield box
+
+
+@pytest.fixture
+def alice(plain: Sandbox) -> Sandbox:
+    """Return the sandbox without jobs and faults, with every node idle."""
+    restore(plain)
+    return plain
+
+
+def submit(box: Sandbox, name: str, **spec: Any) -> Job:
+    """Submit a job of alice's with her own slurm-plugin."""
+    directory = jobs.written(box, name, **spec)
+    said = box.run(["sh", "-c", f"{PATH}; cd ~/{name} && exec slurm-plugin submit job.yaml"])
+    return Job(box, int(said.stdout), directory)
+
+
+@pytest.mark.full  # 20 s
+def test_the_page(alice: Sandbox) -> None:
+    """Every command of the page, except the installation, ends with 0, and each rank finds its place."""
+    _, *blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    for block in blocks:
+        done = alice.run(["bash", "-c", f"{PATH}\n{block}"], check=False)
+        assert done.returncode == 0, f"{block}{done.stdout}{done.stderr}"
+    logs = "".join(path.read_text() for path in alice.home("alice").glob("hello/*.out"))
+    assert sorted(re.findall(r"rank (\d) of 4 on n\d", logs)) == [*"00112233"], logs
+    litter = alice.run(["sh", "-c", "ls -d /tmp/slurm_plugin.*"], node="n1", check=False).stdout
+    assert litter == ""
+
+
+def test_ranks_beside_a_sites_own_task_prolog(alice: Sandbox, tmp_path: Path) -> None:
+    """Both run. Each task has its rank, also one that starts on another node than the script."""
+    etc = Etc(alice, tmp_path / "etc")
+    etc.settings(TaskProlog=etc.program("own_task_prolog", "echo export SITE=yes"))
+    etc.reconfigure()
+    try:
+        command = "bash -c 'echo \"$SITE $RANK of $WORLD_SIZE on $SLURMD_NODENAME ${SLURM_PLUGIN_LAUNCH-}\"'"
+        job = submit(alice, "ranks", launch="task", accelerators={"gpu": 2}, command=command)
+        assert job.end() == "COMPLETED", job.log
+    finally:
+        etc.put_back()
+    assert jobs.printed(job) == [f"yes {rank} of 4 on n{1 + rank // 2} " for rank in range(4)]
+
+
+def test_a_lost_gpu(alice: Sandbox) -> None:
+    """The job requeues itself without the node, and runs again long before Slurm's own delay is over."""
+    job = submit(alice, "lost", retries=2, command=TRAIN)
+    job.until(lambda: job.log.count("attempt 0") == 3, "both ranks run")
+    alice.break_node("n1", "gpu-missing")
+    assert job.end() == "COMPLETED", job.log
+    assert [(line["restart"], line["action"]) for line in job.attempts] == [(0, "requeue"), (1, "finish")]
+    assert (job.fields["ExcNodeList"], job.fields["Restarts"]) == ("n1", "1")
+    assert "n1" not in job.nodes
+    assert job.wait_s < jobs.OWN_WAIT_S
+    assert alice.states()["n1"] == "idle"  # a user drains no node
+
+
+@pytest.mark.full  # 25 s
+def test_no_more_restarts_than_the_spec_says(alice: Sandbox) -> None:
+    """The last run may not be requeued, also not by Slurm."""
+    for node in ("n1", "n2", "n3", "n4", "n5"):
+        alice.break_node(node, "gpu-missing")
+    job = submit(alice, "budget", retries=1, command="true")
+    assert job.end() == "FAILED", job.log
+    assert [line["action"] for line in job.attempts] == ["requeue", "fail"]
+    assert (job.fields["Restarts"], job.fields["Requeue"]) == ("1", "0")
+
+
+@pytest.mark.full  # 60 s
+@pytest.mark.parametrize(("victim", "spares"), [("n2", 1), ("n1", 0), ("n1", 1)])
+def test_a_dead_node(alice: Sandbox, victim: str, spares: int) -> None:
+    """With a spare the job goes on in its allocation, unless its first node died. Else it is requeued."""
+    job = submit(alice, f"dead-{victim}-{spares}", retries=2, spares=spares or None, command=TRAIN)
+    job.until(lambda: job.log.count("attempt 0") == 3, "both ranks run")
+    alice.break_node(victim, "dead")
+    job.until(lambda: job.state in ("PENDING", "COMPLETED"), "it is requeued, or ends on the other nodes")
+    if job.state == "PENDING":
+        start(job)
+    assert job.end() == "COMPLETED", job.log
+    assert victim not in job.nodes
+    assert int(job.fields["Restarts"]) == (0 if (victim, spares) == ("n2", 1) else 1)
