@@ -73,9 +73,9 @@ class Etc:
 
     def put_back(self) -> None:
         """Restore the files with their times. Then restart or reconfigure Slurm if the test did."""
-        lua = (self._kept / "job_submit.lua").read_text()
-        if lua != (self._at / "job_submit.lua").read_text():
-            self.lua(lua)
+        kept = self._kept / "job_submit.lua"
+        if kept.exists() and kept.read_text() != (self._at / "job_submit.lua").read_text():
+            self.lua(kept.read_text())
             shutil.copystat(self._at / "job_submit.lua", self._kept / "job_submit.lua")
         for path in self._at.iterdir():
             if path.is_dir():

@@ -114,7 +114,7 @@ def test_a_dead_node(alice: Sandbox, victim: str, spares: int) -> None:
     """With a spare the job goes on in its allocation, unless its first node died. Else it is requeued."""
     job = submit(alice, f"dead-{victim}-{spares}", retries=2, spares=spares or None, command=TRAIN)
     job.until(lambda: job.log.count("attempt 0") == 3, "both ranks run")
-    alice.break_node(victim, "dead")
+    alice.break_node(victim, "node-dead")
     job.until(lambda: job.state in ("PENDING", "COMPLETED"), "it is requeued, or ends on the other nodes")
     if job.state == "PENDING":
         start(job)

@@ -179,6 +179,7 @@ def test_who_calls_os_to_start_something(sources: Sources) -> None:
                 found.setdefault(name, set()).add("shell=")
     assert found == {
         "controller/epilog.py": {"fork"},
+        "submit/wrapper/submission.py": {"fork"},
         "supervisor/guard/sampler.py": {"fork"},
         "supervisor/guard/server.py": {"fork"},
         "supervisor/guard/handover.py": {"fork"},
