@@ -92,6 +92,7 @@ def wrong(job: Job, name: str, case: Case, node: str = "") -> str:
     return "" if good else f"{name}: {found}\n{job.log}"
 
 
+@pytest.mark.full  # 25 s
 def test_failures(cluster: Sandbox) -> None:
     """The class, whose it is, and the task that began it."""
     jobs = {

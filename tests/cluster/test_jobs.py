@@ -98,6 +98,7 @@ def twelve(box: Sandbox, name: str) -> Mapping[str, tuple[object, ...]]:
     }
 
 
+@pytest.mark.full  # 25 s
 def test_jobs_of_all_states(box: Sandbox, tmp_path: Path) -> None:
     """Each has its word, nodes, GPUs and restarts. Filters find them."""
     begin = datetime.now(UTC).replace(microsecond=0)

@@ -122,6 +122,7 @@ def test_a_job_whose_node_broke_is_first_in_the_queue(cluster: Sandbox) -> None:
     assert job.end() == "COMPLETED"
 
 
+@pytest.mark.full  # 6 s
 def test_a_partition_that_is_taken_out_of_service_meanwhile(cluster: Sandbox) -> None:
     """Slurm reports the partition as unavailable at each change, but applies it: the worker counts once and ends."""
     job = first_run(cluster, "inactive")

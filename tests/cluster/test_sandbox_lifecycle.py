@@ -114,6 +114,7 @@ Sandbox(Path(sys.argv[1])).up(4)
 """
 
 
+@pytest.mark.full  # 6 s
 @pytest.mark.parametrize("machines", [1, 3, 5])
 def test_a_killed_up_is_cleaned_up_by_the_next(second: Sandbox, machines: int) -> None:
     """`up` is killed when some machines run: status reports that it is not up, and the next `up` works."""

@@ -30,6 +30,7 @@ def asked(box: Sandbox, uid: int = ALICE_UID) -> int:
     return int(found[1])
 
 
+@pytest.mark.full  # 20 s
 def test_a_job_that_runs_undisturbed(cluster: Sandbox) -> None:
     """One supervisor of at most 30 MB, and guards of at most 20 MB on every node.
 

@@ -71,6 +71,13 @@ def test_a_stage_that_fails_without_a_test(tmp_path: Path) -> None:
     assert lines[:2] == ["FAILED stage packages: exit 100; its output ends with", "    | E: no such mirror"]
 
 
+def test_a_run_that_was_ended(tmp_path: Path) -> None:
+    """The stage that was under way."""
+    (tmp_path / "under-way").write_text("unit\n")
+    code, lines = report(tmp_path)
+    assert (code, lines[0]) == (1, "FAILED the run was ended during the stage unit")
+
+
 def test_all_passed(tmp_path: Path) -> None:
     """No line of a failure, and exit 0."""
     (tmp_path / "stages").write_text("demo 0 60\n")

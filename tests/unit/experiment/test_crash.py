@@ -5,6 +5,8 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from slurm_plugin.experiment import journal, record
 from tests.workers import ENDED, create, log, python, started, state, work
 
@@ -25,6 +27,7 @@ def killed(place: Path, number: int, index: int = 0) -> bool:
     return code != 0
 
 
+@pytest.mark.full  # over 5 s
 def test_every_write(tmp_path: Path) -> None:
     """The same task after a requeue, or another one when its job is over, goes on with what was begun."""
     died = 0

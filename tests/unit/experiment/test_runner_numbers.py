@@ -14,6 +14,7 @@ PEER = {16: 0.17630510, 32: 0.00645475804, 48: 0.00040358626}
 VALIDATION = {"min_validation_period": {"epochs": 1}}
 
 
+@pytest.mark.full  # 10 s
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_losses_are_determineds(tmp_path: Path, ranks: int) -> None:
     """One rank with 16 records a batch, or two with 8 each: the same batches, the same losses."""
