@@ -15,12 +15,13 @@ from slurm_plugin.slurm import (
     Node,
     Queueing,
     Request,
+    SlurmDeniedError,
     SlurmError,
     Steps,
     Submitted,
 )
 from slurm_plugin.slurm.limits import Limit
-from slurm_plugin.slurm.resources import DeviceUse, Event, Resources
+from slurm_plugin.slurm.resources import DeviceUse, Event, Reservation, Resources
 
 _FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded", "JobName": "name"}
 
@@ -64,6 +65,8 @@ class FakeSlurm:
         self.resources: dict[str, Resources] = {}
         self.uses: list[DeviceUse] = []
         self.events: list[Event] = []
+        self.reserved: list[Reservation] = []
+        self.private = False  # PrivateData=nodes,reservations
         self.clusters: dict[str, FakeSlurm] = {}
 
     def submit(self, script: str, *, arguments: Sequence[str] = (), directory: str | None = None) -> Submitted:
@@ -177,6 +180,10 @@ class FakeSlurm:
         self._refuse("device_uses", None)
         return self.uses
 
+    def reservations(self) -> Sequence[Reservation]:
+        self._refuse("reservations", None)
+        return self.reserved
+
     def node_events(self, node: str) -> Sequence[Event]:
         self._refuse("node_events", node)
         return self.events
@@ -254,6 +261,8 @@ class FakeSlurm:
         self.changes.append((method, *arguments))
 
     def _refuse(self, method: str, first: object) -> None:
+        if self.private and method in ("nodes", "machines", "reservations"):
+            raise SlurmDeniedError(f"{method}: Access/permission denied")
         left = self.refusals.get((method, first), 0)
         if left > 0:
             self.refusals[method, first] = left - 1

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -74,9 +75,13 @@ def next_commands(job: Submitted, path: str) -> str:
 
 
 def _looks(slurm: Slurm, job: Submitted, own: Path) -> Iterator[follow.Look]:
-    """Follow a job to its end, also if Slurm forgets it before that was seen (MinJobAge)."""
+    """Follow a job to its end, also if Slurm forgets it before that was seen (MinJobAge). Name a reservation."""
+    reason = ""
     try:
-        yield from follow.follow(slurm, job.id, time, why.more_than_there_are, name=job.options)
+        for look in follow.follow(slurm, job.id, time, why.more_than_there_are, name=job.options):
+            before, reason = reason, look.job.reason if look.job else reason
+            way = why.reserved(slurm, look.job) if look.job and reason != before else ""
+            yield replace(look, changes=(*look.changes, f"{way}; see: scontrol show reservation")) if way else look
     except JobNotFoundError:
         if end := _recorded_end(slurm, job.id, own):
             says = f"{follow.changes(None, end)[-1]}, as recorded: Slurm has forgotten it"

@@ -4,9 +4,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from msgspec import structs
@@ -25,10 +27,11 @@ from slurm_plugin.cli.specs import (
     spec_name,
 )  # fmt: skip
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.slurm import Node, Slurm, SlurmError, Submitted, connect, priority
+from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, connect, priority
+from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.spec import Spec, priorities, submit_config
 from slurm_plugin.spec.key_types import joined
-from slurm_plugin.submit import recovery_options, submission
+from slurm_plugin.submit import policy_verdict, recovery_options, submission
 from slurm_plugin.submit.forecast import Answer, JobRequest, of_partitions
 
 
@@ -142,9 +145,10 @@ def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
     specs = read_specs(spec_file, settings, flags_if_it_can_say)
     site, door = submission.here(settings), connect()
     submission.check_directories(specs[0], site)
+    jobs = [(spec, submission.build(spec, site, spec_name(spec_file))) for spec in specs]
     try:
-        there = door.nodes([])
-        answers = [_answer(spec, submission.build(spec, site, spec_name(spec_file)), door, there) for spec in specs]
+        shown = _shown(door)
+        answers = [_answer(spec, job, door, shown) for spec, job in jobs]
     except SlurmError as error:  # without an answer the start is unknown
         raise UsageError(str(error)) from error
     for answer in answers:
@@ -152,10 +156,36 @@ def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
     return int(all(answer.found.start_time is None for answer in answers))
 
 
-def _answer(spec: Spec, job: submission.Submission, door: Slurm, there: Mapping[str, Node]) -> Answer:
+class Shown(NamedTuple):
+    """The nodes and the reservations that Slurm shows to the user. `unseen`: why it shows no nodes."""
+
+    nodes: Mapping[str, Node] = {}
+    reservations: Sequence[Reservation] = ()
+    unseen: str = ""
+
+
+def _shown(door: Slurm) -> Shown:
+    """Return what Slurm shows to the user. Raise SlurmError if it does not answer."""
+    reservations: Sequence[Reservation] = ()
+    with suppress(SlurmDeniedError):
+        reservations = door.reservations()
+    try:
+        return Shown(door.nodes([]), reservations)
+    except SlurmDeniedError:
+        return Shown(reservations=reservations, unseen="this site does not show nodes to users")
+
+
+def _answer(spec: Spec, job: submission.Submission, door: Slurm, shown: Shown) -> Answer:
     """Return Slurm's answer about one job. Raise SlurmError if it does not answer."""
     found = door.forecast(job.script, arguments=job.arguments, directory=job.directory)
     named = [found.partition or joined(part.partition) for part in spec.components]
     partitions = tuple(dict.fromkeys(filter(None, ",".join(named).split(","))))
-    request = JobRequest(spec.name, " + ".join(map(recovery_options.node_count, spec.components)), partitions)
-    return Answer(request, found, of_partitions(there, partitions), datetime.now(UTC))
+    count, least = " + ".join(map(recovery_options.node_count, spec.components)), sum(e.least for e in spec.components)
+    options = policy_verdict.jobs(job.script, job.arguments, os.environ)[0]
+    if clusters := options.get("clusters"):
+        shown = Shown(unseen=f"its nodes: sinfo --clusters={clusters}")
+    limit = options.minutes if options.minutes != policy_verdict.UNLIMITED else None
+    request = JobRequest(spec.name, count, partitions, limit * 60 if limit else None, least)
+    reservations = () if options.get("reservation") else shown.reservations
+    nodes = of_partitions(shown.nodes, partitions)
+    return Answer(request, found, nodes, datetime.now(UTC), reservations, shown.unseen)

@@ -3,7 +3,8 @@
 The files (prechecks.boot_state). An error when one is read or written is only logged:
 
 - `drained.json`, the plugin's drain: `reason` (empty: no drain), `gpus` and `infiniband` (what was checked then),
-  `done` (Slurm has accepted the drain), `earlier` (it was before this boot).
+  `done` (Slurm has accepted the drain), `earlier` (it was before this boot), `at` (when root knew that the node was
+  drained, in seconds since the epoch). An administrator's resume leaves the file until the next periodic check.
 - `owed.json`: a reason that Slurm has not accepted yet.
 - `remark.json`: the reason in the Comment, on a dry run.
 
@@ -45,6 +46,7 @@ DRAINED, OWED, REMARK = "drained", "owed", "remark"
 CLAIM_S = 300  # far longer than a hook runs, and than the clocks of two nodes differ
 _CLAIM = re.compile(r" ?\[slurm_plugin: to be drained, ([0-9]{1,11})\]", re.ASCII)
 _REMARK = re.compile(r" ?\[slurm_plugin: would be drained: ([^\[\]]*)\]")
+_TOLD = re.compile(r"(.*) @([0-9]{1,11})", re.ASCII)
 _PAST = re.compile(r" ?\[slurm_plugin: drains: ([^\[\]]*)\]")
 REPAIRS = re.compile(r" ?\[slurm_plugin: repairs: ([^\[\]]*)\]")
 _MACHINE = re.compile(r" ?\[slurm_plugin: machine ([^\[\]]*)\]")
@@ -86,8 +88,21 @@ def keep_drain(site: Mapping[str, Any], reason: str, context: Context, *, done: 
         "infiniband": bool(before.get("infiniband")) or (context.infiniband and not context.requested),
         "done": done,
         "earlier": earlier,
+        "at": int(time.time()),
     }
     keep(site, DRAINED, facts)
+
+
+def told(facts: Mapping[str, Any]) -> str:
+    """Return a drain of drained.json as a guard reports it, `REASON @TIME` in one line; empty without one."""
+    text = " ".join(str(facts.get("reason", ""))[:400].split()) if facts.get("done") else ""
+    return f"{text} @{facts.get('at', 0)}" if text else ""
+
+
+def parts(drain: str) -> tuple[str, float]:
+    """Return the reason and the time in what `told` returned; the time 0 without one."""
+    found = _TOLD.fullmatch(drain)
+    return (found[1], float(found[2])) if found else (drain, 0.0)
 
 
 def keep_unfinished(site: Mapping[str, Any]) -> None:

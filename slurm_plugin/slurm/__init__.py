@@ -26,6 +26,7 @@ from slurm_plugin.slurm.model import (
     Request,
     Slurm,
     SlurmAwayError,
+    SlurmDeniedError,
     SlurmError,
     Steps,
     Submitted,
@@ -35,7 +36,7 @@ from slurm_plugin.slurm.model import (
 __all__ = [
     "BACKEND", "BACKENDS", "ENDED", "HELD", "HELD_BY_LIMIT", "HOOK_COMMANDS", "OUT_OF_SERVICE", "UNKNOWN", "WAITING",
     "Forecast", "Job", "JobNotFoundError", "Listed", "Node", "Queueing", "Request", "Slurm", "SlurmAwayError",
-    "SlurmError", "Steps", "Submitted", "connect", "to_stderr",
+    "SlurmDeniedError", "SlurmError", "Steps", "Submitted", "connect", "to_stderr",
 ]  # fmt: skip
 
 BACKENDS: Final = ("auto", "cli", "pyslurm")

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from slurm_plugin.slurm.model import JobNotFoundError, SlurmAwayError, SlurmError, to_stderr
+from slurm_plugin.slurm.model import JobNotFoundError, SlurmAwayError, SlurmDeniedError, SlurmError, to_stderr
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 15.0  # so that callers on many nodes do not flood the controller
@@ -16,6 +16,7 @@ Answer = TypeVar("Answer")
 # The error of 22.05, 24.11 and 26.05 after they have updated a job in an INACTIVE partition successfully.
 _DONE = "Requested partition configuration not available now"
 _ENDED = "Job has already finished"  # scontrol's error for each ended task of an array; it changes the other tasks
+_DENIED = "Access/permission denied"  # slurm_errno.c, ESLURM_ACCESS_DENIED
 _NO_RESERVATION = "reservation is invalid"  # the error for deleting an unknown reservation, on 22.05, 24.11 and 26.05
 _PING = "is slurmctld up? try: scontrol ping"
 _NODES = "what the nodes have: sinfo --Format=partition,nodelist,cpus,memory,gres,features"
@@ -44,6 +45,12 @@ def against_a_job(said: str) -> str:
     return next((then for words, then in AGAINST_A_JOB if words in said), "")
 
 
+def _hidden(what: str) -> Callable[[str], str]:
+    """Return a function that explains why Slurm does not show something; it returns "" for another answer."""
+    text = f"this site does not show {what} to users (PrivateData in slurm.conf); an administrator sees them"
+    return lambda said: text if _DENIED in said else ""
+
+
 class Purpose(namedtuple("Purpose", "text hint by_answer", defaults=(None,))):
     """The purpose of a call, such as `requeue job 7`, and the command to try after a refusal.
 
@@ -58,7 +65,8 @@ class Purpose(namedtuple("Purpose", "text hint by_answer", defaults=(None,))):
     def refused(self, who: str, said: str) -> SlurmError:
         """Return the error for a refusal."""
         hint = (self.by_answer(said) if self.by_answer else "") or self.hint
-        return SlurmError(f"could not {self.text}: {who} said: {said}\n  {hint}")
+        kind = SlurmDeniedError if _DENIED in said else SlurmError
+        return kind(f"could not {self.text}: {who} said: {said}\n  {hint}")
 
     def away(self, who: str, said: str, *, sent: bool) -> SlurmAwayError:
         """Return the error for a controller that was not reached."""
@@ -74,10 +82,11 @@ SUBMIT = Purpose("submit the job", "try the same script with: sbatch --test-only
 FORECAST = Purpose("ask when the job would start", "try the same script with: sbatch --test-only")
 READ_FLAGS = Purpose("read which flags sbatch has", "try: sbatch --help")
 READ_JOBS = Purpose("read the jobs", "try: squeue --all")
-READ_ENDED = Purpose("read the jobs that have ended", "try: sacct --allocations")
-READ_NODES = Purpose("read the nodes", "try: scontrol show node")
-READ_EVENTS = Purpose("read the events of a node", "try: sacctmgr list events")
-READ_PARTITIONS = Purpose("read the partitions", "try: scontrol show partition")
+READ_ENDED = Purpose("read the jobs that have ended", "try: sacct --allocations", _hidden("ended jobs"))
+READ_NODES = Purpose("read the nodes", "try: scontrol show node", _hidden("nodes"))
+READ_EVENTS = Purpose("read the events of a node", "try: sacctmgr list events", _hidden("events"))
+READ_PARTITIONS = Purpose("read the partitions", "try: scontrol show partition", _hidden("partitions"))
+READ_RESERVATIONS = Purpose("read the reservations", "try: scontrol show reservation", _hidden("reservations"))
 READ_SETTINGS = Purpose("read slurmctld's settings", "try: scontrol show config")
 READ_LIMITS = Purpose("read the user's limits", "try: scontrol show assoc_mgr users=$USER")
 PING = Purpose("ask whether slurmctld is up", "try: scontrol ping")

@@ -1,4 +1,4 @@
-"""Query all nodes: what they have, which jobs use it, and when nodes were out of service.
+"""Query all nodes: what they have, which jobs use it, when nodes were out of service, and what is reserved.
 
 Both back ends use the commands: pyslurm loads nodes without the devices in use, and has no events of nodes. Only
 administrators write texts about nodes; users write texts about jobs, which `device_uses` reads with care.
@@ -7,13 +7,14 @@ administrators write texts about nodes; users write texts about jobs, which `dev
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from hostfiles import nodelist
 from slurm_plugin.slurm import calls, parse, resources
 from slurm_plugin.slurm.command_runner import CommandRunner
 from slurm_plugin.slurm.model import Node
-from slurm_plugin.slurm.resources import DeviceUse, Event, Resources
+from slurm_plugin.slurm.resources import DeviceUse, Event, Reservation, Resources
 
 EVENT_FIELDS: Final = "TimeStart,TimeEnd,State,User,Reason"  # the last field may contain any text
 MOST_NODES: Final = 1 << 16  # nodes in the lines about a job's devices, which a user can forge
@@ -23,6 +24,11 @@ _WORDS = re.compile(r"^   (?:Reason|Comment|Extra)=", re.MULTILINE)
 _SYSTEM = re.compile(r"^   OS=(\S+(?: \S+)?)", re.MULTILINE)
 _JOB = re.compile(r"^JobId=([0-9]{1,10}) ", re.MULTILINE | re.ASCII)
 _DEVICES = re.compile(r"^     Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)$", re.MULTILINE)
+# Only operators create reservations. Later fields, such as a comment, may have any text.
+_RESERVATION = re.compile(
+    r"^ReservationName=(?P<name>\S+) StartTime=(?P<start>\S+) EndTime=(?P<end>\S+) Duration=\S+ Nodes=(?P<nodes>\S+) ",
+    re.MULTILINE,
+)
 _PARTITION = re.compile(r"^(?=PartitionName=)", re.MULTILINE)
 
 
@@ -41,6 +47,10 @@ class Inventory(CommandRunner):
         """Return the times at which a node was out of service, from slurmdbd."""
         which = ["events", "All_Time", f"nodes={node}", f"format={EVENT_FIELDS}"]
         return events(self._ask(["sacctmgr", "--parsable2", "--noheader", "list", *which], calls.READ_EVENTS))
+
+    def reservations(self) -> Sequence[Reservation]:
+        """Return the reservations that this user may see."""
+        return reservations(self._ask(["scontrol", "--oneliner", "show", "reservation"], calls.READ_RESERVATIONS))
 
     def default_partition(self) -> str:
         """Return the default partition; empty if Slurm has none."""
@@ -107,6 +117,17 @@ def default_partition(text: str) -> str:
         if re.search(r"\bDefault=YES\b", part):
             return part.partition("=")[2].split(maxsplit=1)[0]
     return ""
+
+
+def reservations(text: str) -> list[Reservation]:
+    """Parse `scontrol --oneliner show reservation`. Leave out reservations without nodes, such as of licences."""
+    found = []
+    for match in _RESERVATION.finditer(text):
+        start, end = parse.utc(match["start"]), parse.utc(match["end"])
+        if start and end and match["nodes"] not in parse.NOTHING:
+            with suppress(nodelist.HostfileError):
+                found.append(Reservation(match["name"], start, end, frozenset(nodelist.expand(match["nodes"]))))
+    return found
 
 
 def events(text: str) -> list[Event]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a hook needs no `datetime` if all checks pass
     from datetime import datetime
 
     from slurm_plugin.slurm.limits import Limit
-    from slurm_plugin.slurm.resources import DeviceUse, Event, Resources
+    from slurm_plugin.slurm.resources import DeviceUse, Event, Reservation, Resources
 
 UNKNOWN: Final = "UNKNOWN"
 HOOK_COMMANDS: Final = ("scontrol", "squeue", "scancel")  # the commands of Slurm that hooks run
@@ -48,6 +48,10 @@ class SlurmError(SlurmPluginError):
 
 class JobNotFoundError(SlurmError):
     """Slurm has forgotten the job or never knew it."""
+
+
+class SlurmDeniedError(SlurmError):
+    """Slurm does not allow this to the user. PrivateData in slurm.conf denies reading."""
 
 
 class SlurmAwayError(SlurmError):
@@ -269,6 +273,9 @@ class Slurm(Protocol):
 
     def device_uses(self) -> "Sequence[DeviceUse]":
         """Return the devices that running jobs have on each node, in one request."""
+
+    def reservations(self) -> "Sequence[Reservation]":
+        """Return the reservations that this user may see, in one request."""
 
     def node_events(self, node: str) -> "Sequence[Event]":
         """Return the times at which a node was out of service, from slurmdbd. Raise SlurmError without a slurmdbd."""

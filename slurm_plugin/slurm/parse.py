@@ -44,10 +44,11 @@ NOTHING: Final = dict.fromkeys((NULL, "N/A", "n/a", "None", "Unknown", "NONE"), 
 _WORDS = re.compile(r"^   (?:Reason|Comment|Extra)=", re.MULTILINE)
 _REASON = re.compile(r"^   Reason=(.*?)(?: \[([^\[\] ]*)@([0-9T:-]+)\])? *$", re.MULTILINE)
 _COMMENT = re.compile(r"^   Comment=(.*?)(?=\n   \w+=|\s*\Z)", re.MULTILINE | re.DOTALL)
-# The line of `sbatch --test-only` with slurm_submit_batch_job's answer. On 26.05 one more word follows the time.
+# The line of `sbatch --test-only` with slurm_submit_batch_job's answer. On 26.05 the cluster, and one more word, follow
+# the time.
 _FORECAST = re.compile(
-    r"^sbatch: Job \d+ to start at (?P<start>\S+)(?: \w+)? using \d+ processors on (?:nodes )?(?P<nodes>\S+)"
-    r"(?: in partition (?P<partition>\S+))?$",
+    r"^sbatch: Job \d+ to start at (?P<start>\S+)(?: on cluster \S+)?(?: \w+)? using \d+ processors"
+    r" on (?:nodes )?(?P<nodes>\S+)(?: in partition (?P<partition>\S+))?$",
     re.MULTILINE | re.ASCII,
 )
 _PATTERN = re.compile("%([0-9]{0,2})(.)", re.ASCII | re.DOTALL)

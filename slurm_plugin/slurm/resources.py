@@ -1,12 +1,15 @@
-"""Records of what nodes have, what jobs have of it, and when nodes were out of service."""
+"""Records of what nodes have, what jobs have of it, when nodes were out of service, and what is reserved."""
 
 import re
+from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 # `gpu:a100:2(IDX:0-1)`, `shard:a100:3(2/4,1/4)`, `gpu:4(S:0-1)`, `bandwidth:4G`
 _GRES = re.compile(r"(?P<name>[^\s:,()]+)(?::(?P<type>[^\s:,()]+))?:(?P<count>[0-9]+)[KMGTP]?(?:\((?P<more>[^)]*)\))?")
 _INDEXES = re.compile(r"IDX:([0-9]{1,4}(?:-[0-9]{1,4})?(?:,[0-9]{1,4}(?:-[0-9]{1,4})?)*)", re.ASCII)
+
+_HOURS: Final = 10  # a longer time is rounded to hours
 
 
 class Gres(NamedTuple):
@@ -55,6 +58,88 @@ class Event(NamedTuple):
     state: str
     user: str  # the author of the reason: `root`, or `slurm` for slurmctld
     reason: str
+
+
+class Reservation(NamedTuple):
+    """Nodes that jobs outside a reservation may not use in its time."""
+
+    name: str
+    start: datetime
+    end: datetime
+    nodes: frozenset[str]
+
+
+class Obstacle(NamedTuple):
+    """The reservation that keeps a job from starting now. `starts`: with the time before it the job could start now."""
+
+    reservation: Reservation
+    starts: bool
+
+    def says(self, now: datetime, limit_s: float | None) -> str:
+        """Say so for a job with this time limit (None: none), with the longest `time:` that fits."""
+        name, start, end, _ = self.reservation
+        if start <= now:
+            return f"the reservation {name} has nodes that it may use, until {_clock(end, now)}"
+        whose = "it has no time limit, and" if limit_s is None else "its time limit"
+        text = f"{whose} reaches into the reservation {name}, from {_clock(start, now)}"
+        if not (time := longest(start, now)):
+            return text
+        return f"{text}; with `time: {time}` it {'could start now' if self.starts else 'would end before'}"
+
+
+def obstacle(
+    reservations: Iterable[Reservation],
+    now: datetime,
+    limit_s: float | None,
+    *,
+    usable: Collection[str],
+    idle: Collection[str],
+    wanted: int,
+    certain: bool = False,
+) -> Obstacle | None:
+    """Return the reservation that a job would meet if it started now; None without one.
+
+    Of several, choose the last one before which enough nodes are free. `limit_s`: the job's time limit; None: none.
+    `usable`: the nodes that the job may use; empty: unknown. `idle`: those that are idle. `wanted`: how many it needs.
+    `certain`: return None also if enough idle nodes are never reserved, or if too few are idle.
+    """
+    met = sorted(
+        (
+            each
+            for each in reservations
+            if each.end > now
+            and (limit_s is None or (each.start - now).total_seconds() < limit_s)
+            and (not usable or not each.nodes.isdisjoint(usable))
+        ),
+        key=lambda each: each.start,
+    )
+    coming = [each for each in met if each.start > now]
+    if _free(idle, met) < wanted:
+        for each in reversed(coming):
+            if _free(idle, [other for other in met if other.start < each.start]) >= wanted:
+                return Obstacle(each, starts=True)
+    if certain or not met:
+        return None
+    return Obstacle((coming or met)[0], starts=bool(coming) and _free(idle, ()) >= wanted)
+
+
+def _free(idle: Collection[str], reservations: Iterable[Reservation]) -> int:
+    """Return how many idle nodes are in none of the reservations."""
+    return len(frozenset(idle).difference(*(each.nodes for each in reservations)))
+
+
+def longest(start: datetime, now: datetime) -> str:
+    """Return the longest `time:` of a job that starts now and ends before `start`, rounded down; "" if none is left."""
+    minutes = int((start - now).total_seconds() // 60) - 1
+    if minutes >= _HOURS * 60:
+        return f"{minutes // 60}h"
+    return f"{minutes - minutes % 5 if minutes > 5 else minutes}m" if minutes > 0 else ""
+
+
+def _clock(time: datetime, now: datetime) -> str:
+    """Return a time in the user's zone, with its date if that is not today's."""
+    local = time.astimezone()
+    return f"{local:%H:%M}" if local.date() == now.astimezone().date() else f"{local:%Y-%m-%d %H:%M}"
 
 
 def gres(text: str) -> tuple[Gres, ...]:

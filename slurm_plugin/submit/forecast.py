@@ -1,6 +1,6 @@
 """`slurm-plugin forecast`: when a job would start, and what delays it. Pure: values in, text out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -9,6 +9,7 @@ from hostfiles import nodelist
 from prechecks.report import OURS
 from slurm_plugin.slurm import OUT_OF_SERVICE, Forecast, Node
 from slurm_plugin.slurm.calls import against_a_job
+from slurm_plugin.slurm.resources import Obstacle, Reservation, obstacle
 
 NOW: Final = timedelta(seconds=10)  # Slurm rounds to seconds, and reading its answer takes a few seconds
 # Slurm plans a job without a time limit as if it ran for a year (job_scheduler.c, YEAR_SECONDS).
@@ -24,6 +25,8 @@ class JobRequest:
     name: str
     nodes: str  # 4, or 2-4
     partitions: tuple[str, ...] = ()  # empty: the cluster's default
+    limit_s: int | None = None  # its time limit; None: none, or the partition's default
+    least: int = 1  # the fewest nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Answer:
     found: Forecast
     nodes: Mapping[str, Node]  # the nodes of its partitions; all nodes if the partitions are unknown
     now: datetime
+    reservations: Sequence[Reservation] = ()  # those of other jobs
+    unseen: str = ""  # why the nodes are unknown
 
     @property
     def starts_now(self) -> bool:
@@ -51,6 +56,7 @@ class Answer:
             "partition": self.found.partition,
             "refused": self.found.refused,
             "states": {state: sorted(names) for state, names in self._states().items()},
+            "reservation": found.reservation.name if (found := self._obstacle()) else "",
         }
 
     def lines(self) -> Iterator[str]:
@@ -73,6 +79,12 @@ class Answer:
     def _why(self) -> Iterator[str]:
         """Yield the number of nodes in each state, the reasons of nodes out of service, and commands to run next."""
         states = self._states()
+        if found := self._obstacle():
+            yield f"  {found.says(self.now, self.request.limit_s)}"
+            yield "  when it is, and for whom: scontrol show reservation"
+        if self.unseen:
+            yield f"  asked for: {self.request.nodes} node(s); {self.unseen}"
+            return
         counts = ", ".join(f"{len(names)} {state}" for state, names in states.items() if names)
         place = f"in {', '.join(self.request.partitions)}" if self.request.partitions else "of this cluster"
         yield f"  asked for: {self.request.nodes} node(s); {place}: {counts or 'none'}"
@@ -92,6 +104,15 @@ class Answer:
             yield "  who is before it: squeue --start; sprio"
         if then:
             yield f"  {then}"
+
+    def _obstacle(self) -> Obstacle | None:
+        """Return the reservation after which the job starts, and which it would meet if it started now."""
+        start = self.found.start_time
+        if start is None or self.starts_now:
+            return None
+        over = (each for each in self.reservations if each.end <= start + NOW)
+        idle, wanted = self._states()["idle"], self.request.least
+        return obstacle(over, self.now, self.request.limit_s, usable=self.nodes, idle=idle, wanted=wanted)
 
     def _states(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {"idle": [], "in use": [], "reserved": [], "out of service": []}

@@ -20,7 +20,7 @@ from slurm_plugin.submit.wrapper.arguments import parse
 
 UNLIMITED: Final = 4294967295  # slurm.INFINITE, in minutes
 CHANGES: Final = ("account", "partition", "qos", "reservation", "time")  # that a default may set, in this order
-OPTIONS: Final = ("account", "partition", "qos", "reservation", "time", "nodes", "comment", "job-name")
+OPTIONS: Final = ("account", "partition", "qos", "reservation", "time", "nodes", "comment", "job-name", "clusters")
 # sbatch's input variables. They override the script, and arguments override the variables.
 _VARIABLES: Final = {
     "SBATCH_ACCOUNT": "account",
@@ -28,6 +28,8 @@ _VARIABLES: Final = {
     "SBATCH_QOS": "qos",
     "SBATCH_RESERVATION": "reservation",
     "SBATCH_TIMELIMIT": "time",
+    "SBATCH_CLUSTERS": "clusters",
+    "SLURM_CLUSTERS": "clusters",
 }
 _HANDED_ON: Final = ("account", "qos", "reservation", "time", "comment", "job-name")
 _NODES: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)

@@ -223,7 +223,7 @@ class Attempts:
             plan.hang_timeout_s,
             (plan.checkpoint,) if plan.checkpoint else (),
             time_left=lambda: queries.time_left(self.door, run.job_id),
-            drained=lambda names: queries.drained(self.door, names),
+            drained=lambda told: queries.drained(self.door, run.job_id, told),
             grows=Growth(plan, run, self.on),
             reachable=lambda names: self.nodes.reachable(names, self.preparation.question("recheck")),
             mover=Mover(plan, self.site, self.door, run, plan.min_nodes or len(run.nodes)),

@@ -8,7 +8,8 @@ from typing import Final
 from hostfiles import HostfileError, nodelist
 from hostfiles.allocation import number
 from prechecks.report import JOBS, OURS
-from slurm_plugin.slurm import Job, Slurm, SlurmError
+from slurm_plugin.records import node_drains
+from slurm_plugin.slurm import Job, Slurm, SlurmDeniedError, SlurmError
 from slurm_plugin.slurm.calls import Patience
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
@@ -64,14 +65,26 @@ def runs(door: Slurm, job_id: int) -> bool:
         return True
 
 
-def drained(door: Slurm, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which of these nodes the plugin has drained; empty if they cannot be read."""
+def drained(door: Slurm, job_id: int, told: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which of these nodes the plugin has drained, and no administrator has resumed; empty if that is unknown.
+
+    `told`: node -> what its guard says of its drain. The word of root's record counts if the site does not show nodes
+    to users: only for a drain since the job has started, because the record outlives an administrator's resume.
+    """
     try:
-        found = door.nodes(names)
+        found = door.nodes(tuple(told))
+        return tuple(name for name, node in found.items() if node.standing_reason.startswith(OURS))
+    except SlurmDeniedError:
+        pass
     except SlurmError as error:
         say(f"could not read the nodes: {error}")
         return ()
-    return tuple(name for name, node in found.items() if node.standing_reason.startswith(OURS))
+    try:
+        started = door.job(job_id).start_time
+    except SlurmError as error:
+        say(f"could not read the job: {error}")
+        return ()
+    return tuple(name for name, drain in told.items() if started and node_drains.parts(drain)[1] > started.timestamp())
 
 
 def refused(door: Slurm, names: tuple[str, ...], job_ids: tuple[int, ...]) -> dict[str, str]:
@@ -135,7 +148,7 @@ def until_gone(door: Slurm, job_id: int, names: tuple[str, ...], sleep: Callable
         try:
             nodes = door.job(job_id).nodes
             there = set(nodelist.expand(nodes)) if nodes else set()
-            found = door.nodes(names)
+            found = door.nodes(names) if there.intersection(names) else {}
         except (SlurmError, HostfileError):
             continue
         states = [found[name].states for name in names if name in found and name in there]

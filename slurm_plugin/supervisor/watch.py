@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from slurm_plugin.records import node_drains
 from slurm_plugin.records.history import took
 from slurm_plugin.supervisor import progress
 from slurm_plugin.supervisor.decide import Cause, Health
@@ -56,7 +57,7 @@ class Watcher:
     places: tuple[str, ...]  # paths besides the log that the program writes: checkpoints
     time_left: Callable[[], float]  # seconds until Slurm ends the job; asks the controller
     reachable: Callable[[tuple[str, ...]], tuple[str, ...]]  # starts new guards, returns the nodes that answer
-    drained: Callable[[tuple[str, ...]], tuple[str, ...]]  # asks the controller which nodes the plugin has drained
+    drained: Callable[[Mapping[str, str]], Collection[str]]  # asks the controller which of these drains still stand
     grows: Callable[[], str] = str  # returns why the job should be requeued for more nodes; empty if it should not
     clock: Callable[[], float] = time.monotonic
     mover: Mover | None = None  # finds that the program is slow
@@ -68,7 +69,7 @@ class Watcher:
     _seen: tuple[tuple[int, ...], float] = ((), 0.0)
     _excused_s: float = 0.0  # excused seconds since the last progress
     _logged: set[str] = field(default_factory=set)
-    _believed: dict[str, str] = field(default_factory=dict)
+    _asked: Mapping[str, str] = field(default_factory=dict)  # node -> the drain that the controller was asked about
 
     def look(self) -> bool:
         """Return whether there is a reason to end the program: its nodes, its time limit, a hang, or slowness."""
@@ -109,13 +110,17 @@ class Watcher:
 
     def _drained(self) -> Interruption | None:
         """Return an interruption if root's periodic check has drained nodes that no admin has resumed since."""
-        found = ((name, self.guards.drained.get(name, "")) for name in self.names)
-        told = {name: why for name, why in found if why and self._believed.get(name) != why}
+        drains = {name: drain for name in self.names if (drain := self.guards.drained.get(name))}
+        told = {name: drain for name, drain in drains.items() if self._asked.get(name) != drain}
+        self._asked = drains  # query the controller only once for each drain
         if not told:
             return None
-        self._believed.update(told)  # query the controller only once for each reason
-        standing = self.drained(tuple(told))
-        health = {name: Health("node_problem", why) for name, why in told.items() if name in standing}
+        standing = self.drained(told)
+        health = {
+            name: Health("node_problem", node_drains.parts(drain)[0])
+            for name, drain in told.items()
+            if name in standing
+        }
         return Interruption("nodes", "nodes were drained under it", health, save=True) if health else None
 
     def _time(self) -> Interruption | None:

@@ -100,6 +100,9 @@ HOPELESS: Final = frozenset({
     "ReservationDeleted",
 })  # fmt: skip
 
+# How the reasons begin that a reservation may cause, and those that also have other causes.
+RESERVED: Final = ("ReqNodeNotAvail", "Nodes required for job are DOWN, DRAINED or reserved", "Resources")
+
 # 22.05 uses this reason in two cases: for a limit that an administrator may raise, and if the partition is too small.
 NODE_LIMIT: Final = "PartitionNodeLimit"
 

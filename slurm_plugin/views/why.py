@@ -6,6 +6,7 @@ checks drained.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from hostfiles import HostfileError, nodelist
@@ -13,7 +14,8 @@ from slurm_plugin.records import diagnoses, history, token
 from slurm_plugin.records import grant as grants
 from slurm_plugin.records.grant import Grant, is_uncounted
 from slurm_plugin.records.series import slow, usage
-from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, UNKNOWN, WAITING, Job, Node, Queueing
+from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, OUT_OF_SERVICE, UNKNOWN, WAITING, Job, Node, Queueing, Request
+from slurm_plugin.slurm.resources import Reservation, obstacle
 from slurm_plugin.views import reasons
 from slurm_plugin.views.why_node import Answer, bare_reason, naming
 
@@ -33,6 +35,7 @@ def of_job(
     queue: Queueing | None = None,
     *,
     never: str = "",
+    reserved: str = "",
     low: usage.Low | None = None,
     slowed: slow.Notice | None = None,
 ) -> Answer:
@@ -40,8 +43,8 @@ def of_job(
 
     `nodes`: the nodes that the job had or excludes. `attempts`: None if unknown. `held`: the supervisor's record of the
     current hold. `queue`: the limits of the wait, for a job whose deadline the plugin has set. `never`: why the job
-    never starts, if Slurm's reason does not say so. `low`: the warning about its accelerators. `slowed`: the newest
-    notice that its program was slow.
+    never starts, if Slurm's reason does not say so. `reserved`: the answer of `reserved`. `low`: the warning about its
+    accelerators. `slowed`: the newest notice that its program was slow.
     """
     given = grants.parse(job.admin_comment)
     blamed = naming(nodes.values(), job.id)
@@ -49,7 +52,9 @@ def of_job(
         now, then = _ended(job, given, blamed, attempts)
     else:
         now, then = (
-            _between(job) if job.state in reasons.BETWEEN or job.state not in WAITING else _waits(job, given, never)
+            _between(job)
+            if job.state in reasons.BETWEEN or job.state not in WAITING
+            else _waits(job, given, never, reserved)
         )
     if held is not None:
         more, verbs = _held(job, held)
@@ -119,10 +124,34 @@ def unavailable(job: Job) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _waits(job: Job, given: Grant | None, never: str) -> tuple[str, list[str]]:
+def reserved(
+    job: Job,
+    request: Request,
+    *,
+    limit_s: int | None,
+    nodes: Mapping[str, Node],
+    reservations: Iterable[Reservation],
+    now: datetime,
+) -> str:
+    """Say which reservation keeps a job waiting, and with which time limit it could start; "" if none does.
+
+    `nodes`: all nodes; empty if Slurm does not show them. A job that waits for resources waits for a reservation only
+    if enough nodes are idle.
+    """
+    if request.reservation:
+        return ""
+    partitions = {*job.partition.split(",")}
+    usable = {name for name, node in nodes.items() if not partitions.isdisjoint(node.partitions)} - {*unavailable(job)}
+    idle = {name for name in usable if nodes[name].is_unused and not nodes[name].states & {*OUT_OF_SERVICE, "RESERVED"}}
+    wanted, certain = max(1, request.nodes), job.reason == "Resources"
+    found = obstacle(reservations, now, limit_s, usable=usable, idle=idle, wanted=wanted, certain=certain)
+    return found.says(now, limit_s) if found else ""
+
+
+def _waits(job: Job, given: Grant | None, never: str, reserved: str) -> tuple[str, list[str]]:
     """Explain a job in the queue. After a requeue BeginTime is Slurm's delay, which the plugin's worker removes."""
     row = reasons.known(reasons.PENDING, job.reason) or reasons.Known("Slurm says no more", "scontrol show job {job}")
-    says = never or row.says
+    says = never or reserved or row.says
     if job.reason == "BeginTime" and job.restarts:
         says = "it was requeued, and Slurm lets such a job start after 121 s"
         if given and given.counted == job.restarts - 1:
@@ -131,7 +160,8 @@ def _waits(job: Job, given: Grant | None, never: str) -> tuple[str, list[str]]:
         says = "Slurm holds it: its start failed five times. It has restarts left, so it is released in a few seconds"
     at = f" (from {history.moment(job.start_time)} on)" if job.start_time else ""
     missing = job.reason.partition("UnavailableNodes:")[2]
-    then = [f"slurm-plugin why {name}" for name in _first(missing)] or [_filled(row.then, job)]
+    row_then = "scontrol show reservation" if reserved else _filled(row.then, job)
+    then = [f"slurm-plugin why {name}" for name in _first(missing)] or [row_then]
     then += [f"scancel {job.id}"] if never else []
     return f"it waits: {job.reason or 'no reason yet'}: {says}{at}", then
 

@@ -3,7 +3,8 @@
 import json
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hostfiles import nodelist
@@ -13,7 +14,7 @@ from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.records.series import slow, usage
-from slurm_plugin.slurm import WAITING, Job, Slurm, SlurmError
+from slurm_plugin.slurm import WAITING, Job, Node, Slurm, SlurmDeniedError, SlurmError
 from slurm_plugin.views import reasons, why, why_node
 from slurm_plugin.views.why_node import Answer
 
@@ -53,7 +54,7 @@ def _job(job_id: int, door: Slurm, directory: Path) -> Answer:
     job, own, attempts, held = job_lookup.job_facts(door, job_id, directory)
     if job is None:
         age = _settings(door).get("MinJobAge", "").replace(" sec", " s") or "some minutes"
-        found = why.forgotten(job_id, door.nodes([]).values(), attempts, age)
+        found = why.forgotten(job_id, shown_nodes(door).values(), attempts, age)
         if found:
             return found
         raise UnknownError(
@@ -63,11 +64,32 @@ def _job(job_id: int, door: Slurm, directory: Path) -> Answer:
         )
     queue = door.queueing([job_id]).get(job_id) if why.has_deadline(job) else None
     names = why.unavailable(job)
-    nodes = door.nodes(names) if names else {}
+    nodes = shown_nodes(door, names) if names else {}
     low = None if job.state in WAITING else usage.low(usage.recent(own / usage.FILE))
     slowed = slow.newest(own / slow.FILE)
-    never = more_than_there_are(door, job)
-    return why.of_job(job, nodes, attempts, held, queue, never=never, low=low, slowed=slowed)
+    never, way = more_than_there_are(door, job), reserved(door, job)
+    return why.of_job(job, nodes, attempts, held, queue, never=never, reserved=way, low=low, slowed=slowed)
+
+
+def shown_nodes(door: Slurm, names: Sequence[str] = ()) -> Mapping[str, Node]:
+    """Return nodes; none if the site does not show them to users. Raise SlurmError if Slurm does not answer."""
+    try:
+        return door.nodes(names)
+    except SlurmDeniedError:
+        return {}
+
+
+def reserved(door: Slurm, job: Job) -> str:
+    """Say which reservation keeps a job waiting; "" if none does, or if Slurm does not answer."""
+    if job.state not in WAITING or not job.reason.startswith(reasons.RESERVED) or "UnavailableNodes:" in job.reason:
+        return ""
+    try:
+        if not (found := door.reservations()):
+            return ""
+        limit_s, request, nodes = door.queueing([job.id])[job.id].time_limit_s, door.request(job.id), shown_nodes(door)
+        return why.reserved(job, request, limit_s=limit_s, nodes=nodes, reservations=found, now=datetime.now(UTC))
+    except (SlurmError, KeyError):
+        return ""
 
 
 def more_than_there_are(door: Slurm, job: Job) -> str:

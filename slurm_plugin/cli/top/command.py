@@ -5,13 +5,14 @@ import os
 import sys
 import threading
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 
 from slurm_plugin.cli.definition import Command, Parameter
 from slurm_plugin.cli.nodeside import job_lookup, jobs, nodes
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.records import site_settings
-from slurm_plugin.slurm import Slurm
+from slurm_plugin.slurm import Slurm, SlurmDeniedError
 from slurm_plugin.views import jobs as job_table
 from slurm_plugin.views import nodes as node_table
 
@@ -30,8 +31,10 @@ class Cluster:
         return jobs.find(self._door(), self._asked).rows
 
     def nodes(self) -> list[node_table.Row]:
-        """Return the nodes. Raise SlurmError if Slurm does not answer."""
-        return nodes.read(self._door())
+        """Return the nodes; none if the site does not show them. Raise SlurmError if Slurm does not answer."""
+        with suppress(SlurmDeniedError):
+            return nodes.read(self._door())
+        return []
 
     def command(self, *words: str) -> list[str]:
         """Return the argument list of another command of slurm_plugin."""

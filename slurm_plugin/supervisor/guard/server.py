@@ -10,9 +10,9 @@ Every guard gets the same lines on stdin: `ask NUMBER JSON`, `beat NUMBER SECOND
 monotonic clock. A beat does not renew the leases of its NODELIST, because these nodes have not answered for long.
 
 The guard writes answers (`barrier.answer_lines`) and `slurm_plugin-guard NODE WORD NUMBER [TEXT]` to stdout. WORD is
-`alive` (TEXT: why root's periodic check drained this node), `gone` (NUMBER of the wipe, TEXT: how many processes are
-left), `turn` (a later run of the job has begun on other nodes), `usage` (a sample, see guard.sampler) or `bye` (this
-guard has received its `bye`).
+`alive` (TEXT: why and when root's periodic check drained this node, see node_drains.told), `gone` (NUMBER of the wipe,
+TEXT: how many processes are left), `turn` (a later run of the job has begun on other nodes), `usage` (a sample, see
+guard.sampler) or `bye` (this guard has received its `bye`).
 """
 
 import json
@@ -193,15 +193,13 @@ class Guard:
             self._say("alive", number, self._drained())
 
     def _drained(self) -> str:
-        """Return the recorded reason why root's periodic check drained this node; empty if it did not."""
+        """Return why and when root's periodic check drained this node; empty if it did not."""
         if not self.state:
             return ""
         try:
-            facts = boot_state.load(self.state, node_drains.DRAINED)
+            return node_drains.told(boot_state.load(self.state, node_drains.DRAINED))
         except OSError:
             return ""
-        text = str(facts.get("reason", "")) if facts.get("done") else ""
-        return " ".join(text[:400].split())
 
     def _kept(self) -> tuple[int, ...]:
         return (self.supervisor, self.above) if self.first else ()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli import submit
 from slurm_plugin.slurm import Forecast
+from slurm_plugin.slurm.resources import Reservation
 from tests.fakes import FakeSlurm, node
 
 SPEC = "name: a\nmode: pytorch\nnodes: 2\ncommand: x\n"
@@ -66,3 +68,48 @@ def test_what_slurm_has_against_a_job_is_followed_up(
     Path("job.yaml").write_text(SPEC)
     assert main(["forecast", "job.yaml"]) == 1
     assert "  what the nodes have: sinfo --Format=partition,nodelist,cpus" in capsys.readouterr().out
+
+
+def test_a_site_that_does_not_show_its_nodes(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slurm's answer alone."""
+    Path("job.yaml").write_text(SPEC)
+    door.private = True
+    assert main(["forecast", "job.yaml"]) == 1
+    assert capsys.readouterr().out == (
+        "a: would not start as things are; Slurm says:\n  allocation failure: x\n"
+        "  asked for: 2 node(s); this site does not show nodes to users\n"
+    )
+
+
+def test_another_cluster(door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes and the reservations of this one are not those of the job."""
+    for text, variable, clusters in (
+        ("sbatch: {clusters: beta}\n", "", "beta"), ("", "SBATCH_CLUSTERS", "b,c"), ("", "SLURM_CLUSTERS", "b,c"),
+    ):  # fmt: skip
+        Path("job.yaml").write_text(SPEC + text)
+        with monkeypatch.context() as patch:
+            if variable:
+                patch.setenv(variable, clusters)
+            assert main(["forecast", "job.yaml"]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-1] == f"  asked for: 2 node(s); its nodes: sinfo --clusters={clusters}"
+
+
+def test_a_reservation_in_the_way(
+    door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of it does not meet it."""
+    now = datetime.now(UTC)
+    door.reserved = [Reservation("m", now + timedelta(hours=1), now + timedelta(hours=3), frozenset({"n2", "n3"}))]
+    later = Forecast(now + timedelta(hours=3), "n[2-3]", "cpu")
+    monkeypatch.setattr(door, "forecast", lambda *_, **__: later)
+    for text, says in (
+        ("time: 4h\n", "  its time limit reaches into the reservation m, from "),
+        ("", "  it has no time limit, and reaches into the reservation m, from "),
+        ("time: 30m\n", ""),
+        ("reservation: m\n", ""),
+    ):
+        Path("job.yaml").write_text(SPEC + text)
+        assert main(["forecast", "job.yaml"]) == 0
+        out = capsys.readouterr().out
+        assert (says in out, "with `time: 55m` it could start now" in out) == (True, bool(says)), text

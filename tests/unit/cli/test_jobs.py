@@ -3,7 +3,7 @@
 import io
 import json
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,10 @@ from rich.console import Console
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli import job_wait, specs, submit
 from slurm_plugin.records.series.progress_file import Point
-from slurm_plugin.slurm import Job, JobNotFoundError, Listed, SlurmError, Submitted
+from slurm_plugin.slurm import Job, JobNotFoundError, Listed, Request, SlurmError, Submitted
+from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.views.follow import Look
+from tests import fakes
 from tests.fake_slurm import FakeClock, FakeSlurm
 
 SPEC = "name: a\nmode: openmpi\ncommand: ./a.out\n"
@@ -102,6 +104,27 @@ def test_wait_for_a_job_on_another_cluster(
         "slurm-plugin: --wait cannot follow 17;beta on cluster beta: jobs was refused\n"
         "  it goes on; follow it on a machine of that cluster, or cancel it: scancel --clusters=beta 17\n"
     )
+
+
+def test_wait_for_a_job_that_waits_for_a_reservation(
+    job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named once, with the time limit that would fit."""
+    monkeypatch.setattr(job_wait, "time", FakeClock())
+    begins = datetime.now(UTC) + timedelta(hours=1)
+    slurm.reserved = [Reservation("m", begins, begins + timedelta(hours=2), frozenset({"n1"}))]
+    slurm.known_nodes = {"n1": fakes.node("n1", partitions=("main",))}
+    waits = DONE._replace(
+        state="PENDING", reason="ReqNodeNotAvail, Reserved for maintenance", partition="main", nodes=""
+    )
+    slurm.known_jobs[17] = waits
+    monkeypatch.setattr(slurm, "request", lambda _: Request("main", nodes=1))
+    slurm.answers = [waits, waits, waits, DONE]
+    assert main(["submit", "--wait", str(job_file)]) == 0
+    first, says, last = capsys.readouterr().err.splitlines()
+    assert (first, last) == ("job 17: PENDING (ReqNodeNotAvail, Reserved for maintenance)", "job 17: COMPLETED")
+    assert says.startswith("job 17: it has no time limit, and reaches into the reservation m, from ")
+    assert says.endswith("; with `time: 55m` it could start now; see: scontrol show reservation")
 
 
 FORGOTTEN = "as recorded: Slurm has forgotten it"

@@ -60,7 +60,9 @@ def test_drain(site: dict[str, Any]) -> None:
         comment["Comment"],
     )
     assert door.questions == [("nodes", ("n1",)), ("nodes", ())]
-    assert remembered(site) == {
+    facts = remembered(site)
+    assert before - 1 <= facts.pop("at") <= time.time()
+    assert facts == {
         "reason": REASON,
         "gpus": [2, 3],
         "infiniband": True,

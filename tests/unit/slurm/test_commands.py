@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError, Submitted
+from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted
 from slurm_plugin.slurm.parse import form
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.test_records_scontrol import NODE, OURS, SETTINGS, SHOWN
@@ -28,6 +28,10 @@ CALLS: dict[str, tuple[Callable[[Slurm], object], list[str]]] = {
     ),
     "resume": (lambda door: door.resume("n1"), ["scontrol", "update", "NodeName=n1", "State=RESUME"]),
     "nodes": (lambda door: door.nodes(["n1", "n2"]), ["scontrol", "show", "node", "n[1-2]"]),
+    "reservations": (
+        lambda door: door.reservations(),
+        ["scontrol", "--oneliner", "show", "reservation"],
+    ),
     "all nodes": (lambda door: door.nodes([]), ["scontrol", "show", "node"]),
     "config": (lambda door: door.config(), ["scontrol", "show", "config"]),
     "ping": (lambda door: door.ping(), ["scontrol", "ping"]),
@@ -200,6 +204,7 @@ def test_ping(commands: Bin) -> None:
     assert commands.door(0.2).ping() is False
 
 
+PRIVATE, SEE = "this site does not show", "to users (PrivateData in slurm.conf); an administrator sees them"
 REFUSED: dict[str, tuple[Callable[[Slurm], object], str, str, str]] = {
     "submit": (
         lambda door: door.submit(""), "submit the job", "sbatch", "try the same script with: sbatch --test-only"
@@ -207,7 +212,10 @@ REFUSED: dict[str, tuple[Callable[[Slurm], object], str, str, str]] = {
     "jobs": (lambda door: door.jobs([7]), "read the jobs", "squeue", "try: squeue --all"),
     "job": (lambda door: door.job(7), "read the jobs", "squeue", "try: squeue --all"),
     "jobs_of": (lambda door: door.jobs_of(20001, "n1"), "read the jobs", "squeue", "try: squeue --all"),
-    "nodes": (lambda door: door.nodes(["n1"]), "read the nodes", "scontrol", "try: scontrol show node"),
+    "nodes": (lambda door: door.nodes(["n1"]), "read the nodes", "scontrol", f"{PRIVATE} nodes {SEE}"),
+    "reservations": (
+        lambda door: door.reservations(), "read the reservations", "scontrol", f"{PRIVATE} reservations {SEE}"
+    ),
     "update_job": (
         lambda door: door.update_job(7, Comment="x", Nice="1"),
         "update job 7 (Comment, Nice)", "scontrol", "see it with: scontrol show job 7",
@@ -232,7 +240,7 @@ def test_refusal(commands: Bin) -> None:
         with pytest.raises(SlurmError) as caught:
             call(commands.door())
         assert str(caught.value) == f"could not {asked}: {program} said: Access/permission denied\n  {hint}"
-        assert not isinstance(caught.value, SlurmAwayError | JobNotFoundError)
+        assert isinstance(caught.value, SlurmDeniedError)
 
 
 def test_refusal_on_stdout(commands: Bin) -> None:

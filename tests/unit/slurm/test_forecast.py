@@ -17,6 +17,7 @@ NO_NODES = "allocation failure: Requested node configuration is not available\n"
     [
         SAID,
         SAID.replace("23:40:35", "23:40:35 a"),  # 26.05.5
+        SAID.replace("23:40:35", "23:40:35 on cluster beta a"),
         f"sbatch: a word of the site\nsbatch: Job 9 to start at soon\n{SAID}",
     ],
 )

@@ -1,12 +1,22 @@
 """What nodes have and who uses it, in the answers of Slurm's commands."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from slurm_plugin.slurm import SlurmError
-from slurm_plugin.slurm.inventory import default_partition, device_uses, events, machines
-from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Resources, gres
+from slurm_plugin.slurm.inventory import default_partition, device_uses, events, machines, reservations
+from slurm_plugin.slurm.resources import (
+    DeviceUse,
+    Event,
+    Gres,
+    Obstacle,
+    Reservation,
+    Resources,
+    gres,
+    longest,
+    obstacle,
+)
 from tests.unit.slurm.fake_commands import Bin
 
 NODES = """\
@@ -121,6 +131,69 @@ def test_default_partition() -> None:
     )
     assert default_partition(text) == "main"
     assert default_partition(text.replace("YES", "NO")) == default_partition("") == ""
+
+
+# As 22.05 prints them: of all nodes, of cores, of licences, and one without an end. The comment is 24.11's.
+RESERVATIONS = """\
+ReservationName=m StartTime=2026-11-27T16:31:22 EndTime=2026-11-27T18:31:22 Duration=02:00:00 Nodes=n[1-3] NodeCnt=3 \
+CoreCnt=24 Features=(null) PartitionName=(null) Flags=MAINT,IGNORE_JOBS,SPEC_NODES,ALL_NODES TRES=cpu=24 Users=root \
+Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null) Watts=n/a MaxStartDelay=(null)
+ReservationName=c StartTime=2026-11-27T20:31:22 EndTime=2026-11-28T21:31:22 Duration=1-01:00:00 Nodes=n1 NodeCnt=1 \
+CoreCnt=2 Features=(null) PartitionName=main Flags=   NodeName=n1 CoreIDs=0-1 TRES=cpu=2 Users=bob Groups=(null) \
+Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null) MaxStartDelay=(null) Comment=ReservationName=x
+ReservationName=l StartTime=2026-11-27T20:31:22 EndTime=2026-11-28T21:31:22 Duration=1-01:00:00 Nodes=(null) NodeCnt=0
+ReservationName=e StartTime=2026-11-27T20:31:22 EndTime=Unknown Duration=UNLIMITED Nodes=n1 NodeCnt=1
+ReservationName=b StartTime=2026-11-27T20:31:22 EndTime=2026-11-28T21:31:22 Duration=1-01:00:00 Nodes=n[1- NodeCnt=1
+"""
+
+
+def test_reservations() -> None:
+    """Those of nodes, with their times in UTC."""
+
+    def at(day: int, hour: int) -> datetime:
+        return datetime(2026, 11, day, hour, 31, 22, tzinfo=UTC)
+
+    assert reservations(RESERVATIONS) == [
+        Reservation("m", at(27, 16), at(27, 18), frozenset({"n1", "n2", "n3"})),
+        Reservation("c", at(27, 20), at(28, 21), frozenset({"n1"})),
+    ]
+    assert reservations("No reservations in the system\n") == []
+
+
+def test_what_is_in_the_way() -> None:
+    """One of the job's nodes that begins before the job would end; of several, the last that leaves enough nodes."""
+    now = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+
+    def during(name: str, hours: float, *nodes: str) -> Reservation:
+        return Reservation(name, now + timedelta(hours=hours), now + timedelta(hours=hours + 2), frozenset(nodes))
+
+    first, last, active, over = during("m", 1, "n1", "n2"), during("c", 5, "n3"), during("a", -1, "n4"), during("o", -3)
+    four = ("n1", "n2", "n3", "n4")
+    for given, limit_h, wanted, idle, found, sure in (
+        ((last, first, over), None, 1, four[:3], Obstacle(last, starts=True), True),
+        ((last, first), None, 2, four[:3], Obstacle(first, starts=True), True),
+        ((last, first), 4, 2, four[:3], Obstacle(first, starts=True), True),
+        ((last, first), 1, 2, four[:3], None, True),
+        ((last, first), 2**40, 4, four[:3], Obstacle(first, starts=False), False),
+        ((last, first), None, 1, four, Obstacle(first, starts=True), False),  # n4 is free: the job wants another node
+        ((active, first), None, 1, four[:2], Obstacle(first, starts=True), True),
+        ((active,), None, 4, four[:3], Obstacle(active, starts=False), False),
+        ((during("m", 1, "x"),), None, 1, four, None, True),
+        ((), None, 1, four, None, True),
+    ):
+        asked = {"usable": four, "idle": idle, "wanted": wanted}
+        limit_s = limit_h and limit_h * 3600
+        assert obstacle(given, now, limit_s, **asked) == found, (given, limit_h)
+        assert obstacle(given, now, limit_s, **asked, certain=True) == (found if sure else None), (given, limit_h)
+    assert obstacle((last, first), now, None, usable=(), idle=(), wanted=1) == Obstacle(first, starts=False)
+
+
+def test_the_longest_time_before_a_reservation() -> None:
+    """Rounded down to a round number, with a minute for the submission."""
+    start = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+    cases = [(60, "55m"), (59.5, "55m"), (6, "5m"), (4, "3m"), (1.9, ""), (-3, ""), (599, "595m"), (700, "11h")]
+    for minutes, time in cases:
+        assert longest(start, start - timedelta(minutes=minutes)) == time, minutes
 
 
 def test_events() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmError
+from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, SlurmDeniedError, SlurmError
 from slurm_plugin.slurm.calls import Patience
 from slurm_plugin.slurm.library import Library
 from tests.fake_slurm import FakeClock
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.pyslurm_plan import JOB, FakePyslurm
+from tests.unit.slurm.test_commands import PRIVATE, SEE
 from tests.unit.slurm.test_records import PLAIN
 from tests.waiting import HANG_S
 
@@ -157,7 +158,7 @@ def test_errors(pyslurm: FakePyslurm, door: Library) -> None:
 
 HINTS: dict[str, tuple[Callable[[Slurm], object], str, str]] = {
     "job": (lambda door: door.job(7), "Job.load", "read job 7|see it with: scontrol show job 7"),
-    "nodes": (lambda door: door.nodes([]), "Nodes.load", "read the nodes|try: scontrol show node"),
+    "nodes": (lambda door: door.nodes([]), "Nodes.load", f"read the nodes|{PRIVATE} nodes {SEE}"),
     "update_job": (
         lambda door: door.update_job(7, Comment="x", AdminComment="y"),
         "modify",
@@ -182,6 +183,7 @@ def test_refusal(pyslurm: FakePyslurm, door: Library) -> None:
             call(door)
         asked, hint = words.split("|")
         assert str(caught.value) == f"could not {asked}: pyslurm said: Access/permission denied\n  {hint}"
+        assert isinstance(caught.value, SlurmDeniedError)
 
 
 def test_cancel_of_a_job_that_is_not_known(pyslurm: FakePyslurm, door: Library) -> None:

@@ -1,8 +1,11 @@
 """When a job would start, as text and as JSON."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from slurm_plugin.slurm import Forecast, Node
+from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.submit.forecast import Answer, JobRequest, of_partitions
 from tests.fakes import node
 
@@ -83,6 +86,7 @@ def test_never_as_things_are() -> None:
         "partition": "",
         "refused": f"{REFUSED}\nand more",
         "states": {"idle": ["n1"], "in use": [], "reserved": [], "out of service": []},
+        "reservation": "",
     }
 
 
@@ -99,3 +103,41 @@ def test_partitions() -> None:
     nodes = there(node("n1", partitions=("a", "b")), node("n2", partitions=("c",)), node("n3"))
     assert set(of_partitions(nodes, ("b", "c"))) == {"n1", "n2"}
     assert set(of_partitions(nodes, ())) == {"n1", "n2", "n3"}
+
+
+def test_nodes_that_the_site_does_not_show() -> None:
+    """Slurm's answer, without the nodes."""
+    answer = Answer(MAIN, Forecast(refused=REFUSED), {}, NOW, unseen="this site does not show nodes to users")
+    assert list(answer.lines())[2:] == ["  asked for: 4 node(s); this site does not show nodes to users"]
+    assert list(Answer(MAIN, start(timedelta(0)), {}, NOW, unseen="x").lines())[1:] == []
+
+
+def reservation(hours: float, *nodes: str, name: str = "m") -> Reservation:
+    """Return a reservation of two hours that begins in so many hours."""
+    begins = NOW + timedelta(hours=hours)
+    return Reservation(name, begins, begins + timedelta(hours=2), frozenset(nodes or ("n1", "n2")))
+
+
+SEE = ["  when it is, and for whom: scontrol show reservation"]
+
+
+def test_a_reservation_in_the_way(zone: Callable[[str], None]) -> None:
+    """It is named if the job starts after it and would meet it now, with the time limit that would fit."""
+    zone("UTC")
+    soon, free = reservation(0.995), there(*(node(f"n{number}") for number in range(1, 5)))
+    reaches = "reaches into the reservation m, from 12:59; with `time: 55m` it"
+    for limit_s, found, nodes, says in (
+        (4 * 3600, [soon], free, [f"  its time limit {reaches} could start now", *SEE]),
+        (None, [soon], free, [f"  it has no time limit, and {reaches} could start now", *SEE]),
+        (None, [soon], there(node("n1")), [f"  it has no time limit, and {reaches} would end before", *SEE]),
+        (None, [reservation(-1)], free, ["  the reservation m has nodes that it may use, until 13:00", *SEE]),
+        (1800, [soon], free, []),
+        (None, [reservation(3)], free, []),  # it starts before the end of this one
+        (None, [reservation(0.995, "x1")], free, []),
+    ):
+        request = replace(MAIN, limit_s=limit_s, least=4)
+        answer = Answer(request, start(timedelta(hours=3)), nodes, NOW, found)
+        assert [each for each in list(answer.lines())[1:] if "asked for" not in each] == says, (limit_s, found)
+        assert answer.record()["reservation"] == ("m" if says else "")
+    now = Answer(MAIN, start(timedelta(0)), free, NOW, [soon])
+    assert (len(list(now.lines())), now.record()["reservation"]) == (1, "")

@@ -81,11 +81,26 @@ def test_drained(capsys: pytest.CaptureFixture[str]) -> None:
             node("n4", "IDLE", "DRAIN", reason=ours),
         ]
     )
-    assert queries.drained(door, ("n1", "n2", "n3", "n9")) == ("n1",)
+    told = dict.fromkeys(("n1", "n2", "n3", "n9"), f"{ours} @1")
+    assert queries.drained(door, 7, told) == ("n1",)
     assert door.questions == [("nodes", ("n1", "n2", "n3", "n9"))]
     door.refusals["nodes", None] = 1
-    assert queries.drained(door, ("n1",)) == ()
+    assert queries.drained(door, 7, told) == ()
     assert capsys.readouterr().out == "[slurm_plugin] could not read the nodes: nodes was refused\n"
+
+
+def test_drained_on_a_site_that_does_not_show_its_nodes() -> None:
+    """The guard's word counts for a drain since the job has started: an older record may be of a resumed node."""
+    start = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+    door = fakes.FakeSlurm([job(7, state="RUNNING", start_time=start)])
+    door.private = True
+    at = {"n1": start.timestamp() + 1, "n2": start.timestamp() - 1}
+    told = {name: f"slurm_plugin: dns: no @{seconds:.0f}" for name, seconds in at.items()} | {"n3": "slurm_plugin: x"}
+    assert queries.drained(door, 7, told) == ("n1",)
+    door.known_jobs[7] = job(7, state="RUNNING")
+    assert queries.drained(door, 7, told) == ()
+    door.known_jobs.clear()
+    assert queries.drained(door, 7, told) == ()
 
 
 def test_time_left() -> None:

@@ -66,23 +66,31 @@ def test_guards_are_lost() -> None:
 
 
 def test_a_drained_node() -> None:
-    """The program may save before it is ended. Slurm is asked once for each reason."""
+    """The program may save before it is ended. Slurm is asked once for each drain."""
     scene = Scene()
-    scene.guards.drained["n2"] = WHY
+    scene.guards.drained["n2"] = f"{WHY} @1795276800"
     health = {"n2": Health("node_problem", WHY)}
     assert scene.found() == Interruption("nodes", "nodes were drained under it", health, save=True)
     assert scene.asked == [("drained", ("n2",))]
 
 
 def test_a_drain_that_is_over() -> None:
-    """An admin has resumed the node: its old report does not count, until there is another reason."""
-    scene = Scene()
-    scene.standing = ()
-    scene.guards.drained["n2"] = WHY
-    assert scene.found() is scene.found() is None
-    assert scene.asked == [("drained", ("n2",))]
-    scene.guards.drained["n2"], scene.standing = "slurm_plugin: dns: no", ("n2",)
-    assert scene.found() is not None
+    """An admin has resumed the node: its old report does not count, until there is another reason or another drain."""
+    for second, gone in (
+        (f"{WHY} @1795276800", True),
+        (f"{WHY} @1795276900", False),
+        ("slurm_plugin: dns: no @1", False),
+    ):
+        scene = Scene()
+        scene.standing = ()
+        scene.guards.drained["n2"] = f"{WHY} @1795276800"
+        assert scene.found() is scene.found() is None
+        assert scene.asked == [("drained", ("n2",))]
+        if gone:  # root's check has noticed the resume
+            scene.guards.drained["n2"] = ""
+            assert scene.found() is None
+        scene.guards.drained["n2"], scene.standing = second, ("n2",)
+        assert scene.found() is not None, second
 
 
 def test_what_becomes_of_a_spare_node() -> None:

@@ -40,7 +40,7 @@ class Scene:
             ("n1", "n2"),
             time_left=self._left,
             reachable=lambda names: self._ask("reachable", names, self.there),
-            drained=lambda names: self._ask("drained", names, self.standing),
+            drained=lambda told: self._ask("drained", tuple(told), self.standing),
             clock=self.clock.now,
             **given,
         )

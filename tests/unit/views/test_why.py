@@ -1,12 +1,14 @@
 """Why a job is in its state: values in, lines out."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from slurm_plugin.records import grant
 from slurm_plugin.records.grant import Grant, Run, written
 from slurm_plugin.records.series import usage
-from slurm_plugin.slurm import HELD_BY_LIMIT, Queueing
+from slurm_plugin.slurm import HELD_BY_LIMIT, Queueing, Request
+from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.views import why
 from slurm_plugin.views.why_node import Answer
 from tests.fakes import job, node
@@ -95,6 +97,33 @@ LONGER = (
     "for longer: queue_timeout in the spec of the next submission (never: for any time), the site's "
     "recovery.queue_timeout for all jobs, or for this wait an administrator moves its Deadline"
 )
+
+
+def test_a_job_that_waits_for_a_reservation(zone: Callable[[str], None]) -> None:
+    """It is named with a time limit that fits, unless the job waits for something else."""
+    zone("UTC")
+    nodes = {name: node(name, partitions=("main",)) for name in ("n1", "n2", "n3")}
+    m = Reservation("m", AT + timedelta(minutes=59), AT + timedelta(hours=3), frozenset({"n1", "n2"}))
+    reaches = "reaches into the reservation m, from 10:29; with `time: 55m` it"
+    maintenance = "ReqNodeNotAvail, Reserved for maintenance"
+    for reason, wanted, limit_s, changes, says in (
+        (maintenance, 2, 14400, {}, f"its time limit {reaches} could start now"),
+        (maintenance, 2, None, {}, f"it has no time limit, and {reaches} could start now"),
+        (maintenance, 4, None, {}, f"it has no time limit, and {reaches} would end before"),
+        (maintenance, 2, 1800, {}, ""),
+        (maintenance, 2, None, {"excluded": "n[1-2]"}, ""),
+        (maintenance, 2, None, {"partition": "other"}, f"it has no time limit, and {reaches} would end before"),
+        ("Resources", 2, None, {}, f"it has no time limit, and {reaches} could start now"),
+        ("Resources", 1, None, {}, ""),  # n3 is not reserved: the job waits for something else there
+        ("Resources", 4, None, {}, ""),  # it waits for nodes in use
+    ):
+        waiting = job(reason=reason, partition="main", restarts=0)._replace(**changes)
+        given = {"limit_s": limit_s, "nodes": nodes, "reservations": [m], "now": AT}
+        assert why.reserved(waiting, Request("main", nodes=wanted), **given) == says, (reason, wanted, changes)
+        assert why.reserved(waiting, Request("main", reservation="m"), **given) == ""
+    found = why.of_job(job(reason=maintenance, start_time=AT), {}, [], reserved="its time limit reaches into m")
+    assert found.lines[0] == f"it waits: {maintenance}: its time limit reaches into m (from 2026-03-01 09:30:00 UTC on)"
+    assert found.then == ("scontrol show reservation",)
 
 
 def test_how_long_a_restarted_job_may_wait() -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from slurm_plugin.errors import MissingError
 from slurm_plugin.records import grant, job_directory
 from slurm_plugin.records.series import usage
 from slurm_plugin.slurm import Queueing, Request, SlurmAwayError, SlurmError
+from slurm_plugin.slurm.resources import Reservation
 from tests.fakes import FakeSlurm, job, node
 
 BAD = node("n2", "IDLE", "DRAIN", reason="slurm_plugin: gpu-check: 3 of 4 GPUs [job 7] [job 8]")
@@ -58,6 +59,37 @@ def test_a_job_that_hardly_uses_its_accelerators(
     slurm.known_jobs[7] = job(reason="Resources")
     assert main(["why", "7"]) == 0
     assert warning not in capsys.readouterr().out
+
+
+def test_a_site_that_does_not_show_its_nodes(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    """`why JOB` goes on without them, also for a forgotten job. `why NODE` says so."""
+    slurm.private = True
+    slurm.known_jobs[7] = job(state="RUNNING", reason="", nodes="n[1-2]", excluded="n2")
+    assert main(["why", "7"]) == 0
+    assert "it runs on n[1-2]" in capsys.readouterr().out
+    assert main(["why", "9"]) == 1
+    assert "Slurm does not know job 9" in capsys.readouterr().err
+    assert main(["why", "n1"]) == 2
+    assert "denied" in capsys.readouterr().err
+
+
+def test_a_reservation_in_the_way(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is asked for only if Slurm's reason may be one. Without an answer the reason stays."""
+    begins = datetime.now(UTC) + timedelta(minutes=60)
+    slurm.reserved = [Reservation("m", begins, begins + timedelta(hours=2), frozenset({"n1"}))]
+    slurm.known_nodes = {"n1": node("n1", partitions=("main",))}
+    slurm.known_jobs[7] = job(reason="ReqNodeNotAvail, Reserved for maintenance", partition="main", restarts=0)
+    assert main(["why", "7"]) == 0
+    said = capsys.readouterr().out
+    assert "it has no time limit, and reaches into the reservation m, from " in said
+    assert "with `time: 55m` it could start now\ntry next\n  scontrol show reservation\n" in said
+    for refused in ("reservations", "nodes"):
+        slurm.refusals = {(refused, None): 1}
+        assert main(["why", "7"]) == 0
+        assert "try next\n  sinfo -R\n" in capsys.readouterr().out
+    slurm.known_jobs[7] = job(reason="ReqNodeNotAvail, UnavailableNodes:n1", partition="main", restarts=0)
+    assert main(["why", "7"]) == 0
+    assert "reservation m" not in capsys.readouterr().out
 
 
 def test_more_nodes_than_there_are(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,14 +61,15 @@ def test_guards_of_many_nodes_take_turns(machine: Machine) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="what root remembers is root's own file")
 def test_a_drained_node_says_why(machine: Machine, tmp_path: Path) -> None:
-    """As root's check has written it, in one line, and only if Slurm has accepted the drain."""
+    """As root's check has written it, in one line, with its time, and only if Slurm has accepted the drain."""
     state = str(tmp_path / "state")
     talk = machine.guard("n2")
     talk.tell(f"ask 1 {machine.question(settings={'deadline_s': AGES, 'state': state})}")
     assert answered(talk.line(), 1, "n2")
     assert beaten(talk) == "slurm_plugin-guard n2 alive 1"
-    for done, told in ((False, ""), (True, " slurm_plugin: gpu-check: 3 of 4 GPUs")):
-        boot_state.save(state, node_drains.DRAINED, {"reason": "slurm_plugin: gpu-check:\n3 of 4  GPUs", "done": done})
+    for done, told in ((False, ""), (True, " slurm_plugin: gpu-check: 3 of 4 GPUs @1795276800")):
+        facts = {"reason": "slurm_plugin: gpu-check:\n3 of 4  GPUs", "done": done, "at": 1795276800}
+        boot_state.save(state, node_drains.DRAINED, facts)
         assert beaten(talk) == f"slurm_plugin-guard n2 alive 1{told}"
 
 
