@@ -1,6 +1,6 @@
 """Run one of Slurm's hooks: prolog, epilog, EpilogSlurmctld or HealthCheckProgram.
 
-Hooks run as root or SlurmUser, from the deployed copy of this code, and read strings that users choose. The `sh` guard
+Hooks run as root or SlurmUser, from the deployed copy of this code, and read strings that users choose. The bash guard
 that starts a hook turns every exit code but 0 and 75 into 0.
 
 The last periodic report of this node is `<run directory>/report.json`, owned by root and readable by all. The hooks on

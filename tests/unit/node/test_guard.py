@@ -1,4 +1,4 @@
-"""The sh guards of the hooks, run as slurmd runs them: as root, with a bare environment and users' strings."""
+"""The bash guards of the hooks, run as slurmd runs them: as root, with a bare environment and users' strings."""
 
 import resource
 import shutil
@@ -78,18 +78,33 @@ def no_processes() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
-@pytest.mark.parametrize("hook", ["prolog", "epilog_slurmctld", "periodic"])
-def test_no_process_can_be_made(site: Site, hook: str) -> None:
-    """The shell exits with 2 if it cannot fork. This also becomes 0, with one line."""
+@pytest.mark.parametrize("shell", ["/bin/dash", pytest.param("/bin/bash", marks=pytest.mark.full)])  # 15 s
+def test_no_process_can_be_made(site: Site, shell: str) -> None:
+    """The shell ends with an error if it cannot fork, bash after 15 s. This becomes 0, with one line."""
+    hooks = ("prolog", "epilog_slurmctld", "periodic")
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o711)  # unlike the directories of tests
-        copy = Path(shutil.copy(site.root / "hooks" / hook, directory))
-        copy.chmod(0o755)
-        environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": ASKS}
-        given = {"user": NOBODY, "env": environ, "preexec_fn": no_processes}
-        done = subprocess.run([copy], capture_output=True, text=True, check=False, **given)
-    assert done.returncode == 0
-    assert [line for line in done.stderr.splitlines() if f"the {hook} hook itself failed" in line]
+        given = {"user": NOBODY, "env": {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": ASKS}, "preexec_fn": no_processes}
+        for hook in hooks:
+            Path(shutil.copy(site.root / "hooks" / hook, directory)).chmod(0o755)
+        words = [[shell, f"{directory}/{hook}"] for hook in hooks]
+        started = [subprocess.Popen(each, stderr=subprocess.PIPE, text=True, **given) for each in words]
+        said = [each.communicate()[1] for each in started]
+    for hook, done, text in zip(hooks, started, said, strict=True):
+        assert done.returncode == 0, hook
+        assert [line for line in text.splitlines() if f"the {hook} hook itself failed" in line]
+
+
+@pytest.mark.parametrize("hook", [*GUARDS, "periodic"])
+def test_few_files_can_be_opened(site: Site, hook: str) -> None:
+    """dash cannot read a script then. A job without a token passes, and the program's 75 counts."""
+    (site.directory / "python").write_text("#!/bin/bash\nexit 75\n")
+    for most in (5, 10, 11):
+        for comment, asks in ((ASKS, True), ("mine", hook in ("epilog", "periodic"))):
+            words = ["/usr/bin/prlimit", f"--nofile={most}", site.root / "hooks" / hook]
+            environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": comment}
+            done = subprocess.run(words, env=environ, check=False, capture_output=True)
+            assert done.returncode == (75 if asks else 0), (most, comment, done.stderr)
 
 
 def test_a_log_daemon_that_does_not_read(tmp_path: Path) -> None:
@@ -159,7 +174,7 @@ def test_disabled(strict: Site, hook: str) -> None:
 
 @pytest.mark.parametrize("hook", ["prolog", "epilog_slurmctld"])
 def test_job_that_asks_nothing(site: Site, hook: str) -> None:
-    """A job without a token starts no interpreter. It costs one sh."""
+    """A job without a token starts no interpreter. It costs one bash."""
     site.interpreter("exit 75")
     for comment in (None, "", "my run", "sp1;retries=3", "[sp2;retries=3]", "[sp1]"):
         result = site.hook(hook, comment)

@@ -1,7 +1,10 @@
 """Chains in the real sh and Lua 5.1: the site's own program runs first, and both results count."""
 
+import resource
 import subprocess
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +33,16 @@ class Hooks:
 
     def run(self, line: str, *programs: str) -> tuple[int, list[str]]:
         """Exit code and lines of the chain, with nothing in its environment."""
-        path = self.program("chain", lines.chain(line, programs, str(self.root)).partition("\n")[2])
-        done = subprocess.run([path], capture_output=True, env={}, check=False, text=True)
+        done = subprocess.run([self.chain(line, *programs)], capture_output=True, env={}, check=False, text=True)
         assert done.stderr == ""
         return done.returncode, done.stdout.splitlines()
+
+    def chain(self, line: str, *programs: str) -> Path:
+        """The chain script."""
+        path = self.root / "chain"
+        path.write_text(lines.chain(line, programs, str(self.root)))
+        path.chmod(0o755)
+        return path
 
 
 @pytest.fixture
@@ -92,9 +101,41 @@ def test_a_pattern(hooks: Hooks) -> None:
 
 
 def test_a_program_that_is_missing(hooks: Hooks) -> None:
-    """Fails, as it does in Slurm."""
-    path = hooks.program("chain", lines.chain("Prolog", ["/none"], str(hooks.root)).partition("\n")[2])
-    assert subprocess.run([path], capture_output=True, env={}, check=False).returncode == 127
+    """Fails, as it does in Slurm. If our hook is missing, the site's result counts."""
+    for line in ("Prolog", "Epilog", "EpilogSlurmctld", "TaskProlog"):  # Slurm ignores that of a health check
+        assert subprocess.run([hooks.chain(line, "/none")], capture_output=True, check=False).returncode == 127, line
+        (hooks.root / "hooks" / HOOKS[line]).unlink()
+        for code in (0, 3):
+            chain = hooks.chain(line, hooks.program("own", f"exit {code}"))
+            assert subprocess.run([chain], capture_output=True, check=False).returncode == code, line
+
+
+def no_processes() -> None:
+    """Limit the user's processes, as under a pids limit. root has no limit."""
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+
+
+@pytest.mark.parametrize("shell", ["/bin/dash", pytest.param("/bin/bash", marks=pytest.mark.full)])  # 15 s
+def test_no_process_can_be_made(shell: str) -> None:
+    """The shell ends with an error, bash after 15 s. This becomes 0: no program has failed."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o711)  # unlike the directories of tests
+        for line in HOOKS:
+            Path(directory, line).write_text(lines.chain(line, ["/bin/true"], directory))
+        given: dict[str, Any] = {"user": 45454, "env": {}, "preexec_fn": no_processes}
+        started = [subprocess.Popen([shell, f"{directory}/{line}"], **given) for line in HOOKS]
+        assert [each.wait() for each in started] == [0] * len(HOOKS)
+
+
+def test_few_files_can_be_opened(hooks: Hooks) -> None:
+    """dash cannot read a script then; the results of both programs count."""
+    (hooks.root / "own").symlink_to("/bin/true")
+    for line in ("Prolog", "Epilog", "EpilogSlurmctld", "HealthCheckProgram"):
+        (hooks.root / "hooks" / HOOKS[line]).write_text("#!/bin/bash\nexit 75\n")
+        for most in (5, 10, 11):
+            limit = ["/usr/bin/prlimit", f"--nofile={most}"]
+            words = [*limit, hooks.chain(line, str(hooks.root / "own"))]
+            assert subprocess.run(words, env={}, check=False).returncode == 75, (line, most)
 
 
 def test_what_a_script_can_name() -> None:
