@@ -72,20 +72,12 @@ class Attempts:
         """Prepare the launch of this attempt on these nodes of the job."""
         allocation = allocation_part.of(self.whole, names)
         again = self.run.attempt > self.first
-        environ = allocation_part.attempt_environment(self.environ, self.whole, allocation, self.plan.mode, again=again)
+        env = allocation_part.attempt_environment(self.environ, self.whole, allocation, self.plan.mode, again=again)
         self.on = allocation.names
         where = "" if allocation.names == self.whole.names else allocation.nodelist
         run = replace(self.run, allocation=allocation)
         return Preparation(
-            self.plan,
-            run,
-            self.site,
-            environ,
-            say,
-            nodelist=where,
-            again=again,
-            task_prolog=self.task_prolog,
-            above=self.above,
+            self.plan, run, self.site, env, say, nodelist=where, again=again, task_prolog=self.task_prolog, above=self.above
         )
 
     def make(self, run: Run, reason: str) -> Attempt | Action:
@@ -211,8 +203,8 @@ class Attempts:
             say(f"could not tell whether there is a new checkpoint: not all of {plan.checkpoint} can be read")
         return Attempt(phase, code, nodes, launcher.told_to_end, cause, made, missing=self.missing, saved=self.saved)
 
-    def _watcher(self) -> Watcher:
-        """Start the leases of the nodes and return the watcher of the program."""
+    def _watcher(self, *, by_hand: bool = False) -> Watcher:
+        """Start the leases of the nodes and return the watcher of the program. `by_hand`: it runs again in a hold."""
         plan, run = self.plan, self.run
         self.nodes.guards.arm()
         return Watcher(
@@ -227,6 +219,7 @@ class Attempts:
             grows=Growth(plan, run, self.on),
             reachable=lambda names: self.nodes.reachable(names, self.preparation.question("recheck")),
             mover=Mover(plan, self.site, self.door, run, plan.min_nodes or len(run.nodes)),
+            by_hand=by_hand,
         )
 
     def _started(self, reason: str, watcher: Watcher | None) -> tuple[Phase, int]:
@@ -301,9 +294,16 @@ class Attempts:
 
     def by_hand(self, reason: str) -> tuple[Phase, int]:
         """Run the hooks and the program again on the same nodes, on a request of the user during a hold."""
-        if self.plan.retries:
+        launcher, watcher = self.launcher, None
+        launcher.told_to_save = 0.0  # a signal before the hold
+        if self.plan.retries or self.plan.grace_s:
             self.nodes.wipe()
-        return self._started(reason, None)
+            watcher = self._watcher(by_hand=True)
+        phase, code = self._started(reason, watcher)
+        if watcher and watcher.found:
+            code = self._interrupt(watcher.guards, watcher.found, phase)
+        launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
+        return phase, code
 
     def _interrupt(self, guards: Guards, found: Interruption, phase: Phase) -> int:
         """End the current phase and return its exit code. A program may get time to save.

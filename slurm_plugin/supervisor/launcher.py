@@ -112,8 +112,10 @@ class Launcher:
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             first, self.told_to_stop = not self.told_to_stop, True
+            ended = self._process is not None and self._process.returncode is not None  # as in a hold
             # Not SIGINT: at the first one srun only reports its tasks, and bash ignores one that its child ignores.
-            number = signal.SIGUSR1 if first and self.may_save and self._checkpoints else signal.SIGTERM
+            saves = first and self.may_save and self._checkpoints and not ended
+            number = signal.SIGUSR1 if saves else signal.SIGTERM
             if number == signal.SIGTERM:
                 signal.setitimer(signal.ITIMER_REAL, STOPPED_S, STOPPED_S)
         elif number == signal.SIGTERM and not self.ending and self._saves_at_end():

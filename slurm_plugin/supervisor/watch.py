@@ -61,6 +61,7 @@ class Watcher:
     grows: Callable[[], str] = str  # returns why the job should be requeued for more nodes; empty if it should not
     clock: Callable[[], float] = time.monotonic
     mover: Mover | None = None  # finds that the program is slow
+    by_hand: bool = False  # only a request to save or a later run ends the program: its user debugs it
     found: Interruption | None = None
     _saved_at: float = 0.0
     _moved_at: float = 0.0
@@ -74,7 +75,7 @@ class Watcher:
     def look(self) -> bool:
         """Return whether there is a reason to end the program: its nodes, its time limit, a hang, or slowness."""
         if not self.look_at_nodes():
-            self.found = self._time() or self._hang() or self._slow() or self._growth()
+            self.found = self._time() or (None if self.by_hand else self._hang() or self._slow() or self._growth())
         return self.found is not None
 
     def look_at_nodes(self) -> bool:
@@ -83,7 +84,7 @@ class Watcher:
             self.launcher.told_to_end = True
             self.found = Interruption("nodes", "a later run of this job has begun")
         else:
-            self.found = self._nodes()
+            self.found = None if self.by_hand else self._nodes()
         return self.found is not None
 
     @property

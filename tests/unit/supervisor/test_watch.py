@@ -120,6 +120,18 @@ def test_the_time_limit() -> None:
     assert scene.found() == Interruption("time", "its time limit is near", {}, save=True, saving_since=990.0)
 
 
+def test_a_program_that_is_run_again_by_hand() -> None:
+    """Its user debugs it: only a request to save and a later run end it."""
+    scene = Scene(hang_s=5.0, by_hand=True)
+    scene.guards.drained["n1"], scene.guards.quiet, scene.guards.alive = WHY, ("n2",), False
+    scene.clock.sleep(1000.0)
+    assert (scene.found(), scene.watcher.look_at_nodes(), scene.asked) == (None, False, [])
+    scene.launcher.told_to_stop, scene.launcher.told_to_save = True, 990.0
+    assert scene.found() == Interruption("itself", "the job is stopped", {}, save=True, saving_since=990.0)
+    scene.guards.turn_lost = True
+    assert scene.found() == Interruption("nodes", "a later run of this job has begun")
+
+
 def test_a_job_that_is_stopped() -> None:
     """Its program has been told to save. Slurm is not asked for the time left."""
     scene = Scene()
