@@ -39,11 +39,22 @@ def until_end(directories: Mapping[Submitted, Path], logs: Callable[[int], str],
     def has_run(job_id: int) -> bool:
         return bool(_recorded_end(door, job_id, own[jobs[job_id]]))
 
-    try:
-        job = jobs[ids[0] if len(ids) == 1 else follow.of_several(door, ids, time, has_run)]
-    except KeyboardInterrupt:
-        click.echo(f"they go on; cancel them with: {_scancel(tuple(own))}", err=True)
-        return INTERRUPTED
+    def tell(job_id: int, line: str) -> None:
+        click.echo(f"job {job_id}: {line}", err=True)
+
+    found: int | None = ids[0]
+    if len(ids) > 1:
+        try:
+            found = follow.of_several(door, ids, time, has_run, tell=tell, more_than_there_are=why.more_than_there_are)
+        except KeyboardInterrupt:
+            click.echo(f"they go on; cancel them with: {_scancel(tuple(own))}", err=True)
+            return INTERRUPTED
+    if found is None:
+        if as_json:
+            click.echo(json.dumps({"any_of": ids, "state": "PENDING"}))
+        click.echo(next_commands(jobs[ids[0]], ""), err=True)
+        return 1
+    job = jobs[found]
     return _wait(door, job, own[job], logs, as_json=as_json)
 
 

@@ -65,7 +65,7 @@ class Attempts:
         self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
         self.log_sizes: Mapping[str, int] = {}  # the sizes of the job's logs when the attempt began
         self.diagnosis: diagnoses.Form | None = None  # of the last attempt, if it failed
-        self.task_prolog = cache(lambda: queries.task_prolog(self.door))
+        self.prolog = cache(lambda: queries.task_prolog(self.door))
         self.preparation = self._prepare(run.nodes[: wish.nodes])
 
     def _prepare(self, names: Sequence[str]) -> Preparation:
@@ -77,7 +77,7 @@ class Attempts:
         where = "" if allocation.names == self.whole.names else allocation.nodelist
         run = replace(self.run, allocation=allocation)
         return Preparation(
-            self.plan, run, self.site, env, say, nodelist=where, again=again, task_prolog=self.task_prolog, above=self.above
+            self.plan, run, self.site, env, say, nodelist=where, again=again, task_prolog=self.prolog, above=self.above
         )
 
     def make(self, run: Run, reason: str) -> Attempt | Action:

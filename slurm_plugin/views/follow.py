@@ -104,13 +104,24 @@ def may_never_start(job: Job) -> bool:
     return job.state == "PENDING" and not job.restarts and job.reason in {*reasons.HOPELESS, reasons.NODE_LIMIT}
 
 
-def of_several(slurm: Slurm, ids: Sequence[int], clock: Clock, has_run: Callable[[int], bool]) -> int:
+def of_several(
+    slurm: Slurm,
+    ids: Sequence[int],
+    clock: Clock,
+    has_run: Callable[[int], bool],
+    *,
+    tell: Callable[[int, str], None],
+    more_than_there_are: Callable[[Slurm, Job], str] = lambda *_: "",
+) -> int | None:
     """Wait until one of these alternatives (`any_of`) has started and the others are cancelled. Return the job's id.
 
-    `has_run` returns whether a job that Slurm has forgotten has run. Return the first id if all were cancelled. Raise
-    SlurmError as `follow` does.
+    Call `tell` with a job's id and a line for each change of those that wait. `has_run` returns whether a job that
+    Slurm has forgotten has run. Return None, after a line for each, if all that are left can never start
+    (`more_than_there_are`: as for `follow`). Return the first id if all were cancelled. Raise SlurmError as `follow`
+    does.
     """
-    answered = clock.monotonic()
+    answered, hopeless = clock.monotonic(), 0
+    last: dict[int, Job] = {}
     while True:
         try:
             jobs = slurm.jobs(ids)
@@ -120,11 +131,28 @@ def of_several(slurm: Slurm, ids: Sequence[int], clock: Clock, has_run: Callable
             jobs = {}
         else:
             answered = clock.monotonic()
-            waiting = [job for job in jobs.values() if job.state in WAITING]
-            going = [job for job in jobs.values() if job not in waiting and job.state != "CANCELLED"]
+            waiting = {job.id: job for job in jobs.values() if job.state in WAITING}
+            going = [job for job in jobs.values() if job.id not in waiting and job.state != "CANCELLED"]
             if not waiting and len(going) < 2:
                 forgotten = (each for each in ids if each not in jobs and has_run(each))
                 return going[0].id if going else next(forgotten, ids[0])
+            for number, job in waiting.items():
+                for line in changes(last.get(number), job):
+                    tell(number, line)
+            same = [job.reason for job in waiting.values()] == [job.reason for job in last.values()]
+            last = waiting
+            hopeless = hopeless * same + 1 if not going and all(map(may_never_start, waiting.values())) else 0
+            if hopeless and hopeless % HOPELESS_LOOKS == 0:
+                says = {
+                    number: more_than_there_are(slurm, job)
+                    if job.reason == reasons.NODE_LIMIT
+                    else reasons.PENDING[job.reason].says
+                    for number, job in waiting.items()
+                }
+                if all(says.values()):
+                    for number, why in says.items():
+                        tell(number, printable(f"given up: {why}; it is still in the queue: scancel {number}"))
+                    return None
         clock.sleep(FIRST_PAUSE_S if len(jobs) > 1 else LONGEST_PAUSE_S)
 
 

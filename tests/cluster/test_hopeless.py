@@ -59,3 +59,21 @@ def test_a_dependency_that_is_never_met(cluster: Sandbox) -> None:
     reason, says = waited(cluster, "hopeless-then", dependency=f"afterok:{failed.id}")
     assert reason == "DependencyNeverSatisfied"
     assert says == "the job that it waits for did not end as it has to, so it never starts"
+
+
+@pytest.mark.full  # over 5 s
+def test_alternatives_of_which_none_can_start(cluster: Sandbox) -> None:
+    """The reason of each is reported, and `--wait` gives all of them up. They stay in the queue."""
+    failed = submit(cluster, "hopeless-before", nodes=1, mode="single", command="false")
+    assert failed.end() == "FAILED"
+    fields = {"name": "hopeless-any", "mode": "single", "command": "true", "dependency": f"afterok:{failed.id}"}
+    (workdir(cluster, "hopeless-any") / "job.yaml").write_text(json.dumps({**fields, "any_of": [{"time": "1m"}, {}]}))
+    wait = "cd ~/hopeless-any && exec slurm-plugin submit --wait --json job.yaml"
+    done = cluster.run(["sh", "-c", wait], check=False)
+    assert done.returncode == 1, done.stderr
+    first, last = map(json.loads, done.stdout.splitlines())
+    assert last == {**first, "state": "PENDING"}
+    for number in first["any_of"]:
+        assert f"job {number}: PENDING (DependencyNeverSatisfied)\n" in done.stderr
+        assert f"so it never starts; it is still in the queue: scancel {number}\n" in done.stderr
+        assert cluster.run(["squeue", "-h", "-j", str(number), "-o", "%T"]).stdout == "PENDING\n"

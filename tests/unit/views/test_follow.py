@@ -24,7 +24,10 @@ def told(*answers: Job | Exception) -> tuple[list[str], FakeClock]:
 
 
 class Looked(fakes.FakeSlurm):
-    """Return these states of jobs 11 and 12, one pair for each question; "": forgotten. None: no answer."""
+    """Return these states of jobs 11 and 12, one pair for each question: `RUNNING`, or `PENDING Resources`.
+
+    "": forgotten. None: no answer.
+    """
 
     def __init__(self, looks: Iterable[tuple[str, str] | None]) -> None:
         super().__init__()
@@ -35,7 +38,11 @@ class Looked(fakes.FakeSlurm):
         states = self.left.pop(0)
         if states is None:
             raise SlurmError("away")
-        return {number: fakes.job(number, state=state) for number, state in zip((11, 12), states, strict=True) if state}
+        found = {}
+        for number, (state, _, reason) in zip((11, 12), (each.partition(" ") for each in states), strict=True):
+            if state:
+                found[number] = fakes.job(number, state=state, reason=reason, restarts=0)
+        return found
 
 
 def test_a_bar() -> None:
@@ -65,8 +72,47 @@ def test_which_of_them_runs() -> None:
     ]
     for looks, which in cases:
         slurm = Looked(looks)
-        assert of_several(slurm, (11, 12), FakeClock(), lambda number: number == 12) == which, looks
+        found = of_several(slurm, (11, 12), FakeClock(), lambda number: number == 12, tell=lambda *_: None)
+        assert found == which, looks
         assert slurm.left == [], looks
+
+
+def test_alternatives_that_can_never_start() -> None:
+    """Each change of a reason is reported. If the reasons of all that wait stay hopeless, the following ends.
+
+    One that may start, or a reason that passes, goes on. So does a limit of the partition that may be raised.
+    """
+    hopeless = ("PENDING PartitionConfig", "PENDING DependencyNeverSatisfied")
+    larger = ("PENDING PartitionNodeLimit", "CANCELLED")
+    ends, still = ("RUNNING", "CANCELLED"), "it is still in the queue: scancel"
+    config = "given up: its partition does not have what it asks for, so it never starts"
+    never = "given up: the job that it waits for did not end as it has to, so it never starts"
+    first = [(11, "PENDING (PartitionConfig)"), (12, "PENDING (DependencyNeverSatisfied)")]
+    gives_up = [(11, f"{config}; {still} 11"), (12, f"{never}; {still} 12")]
+    cases: list[tuple[list[tuple[str, str] | None], int | None, list[tuple[int, str]]]] = [
+        ([hopeless] * 4, None, [*first, *gives_up]),
+        ([*[hopeless] * 3, None, hopeless], None, [*first, *gives_up]),
+        (
+            [("PENDING Priority", hopeless[1]), *[hopeless] * 4],
+            None,
+            [(11, "PENDING (Priority)"), first[1], first[0], *gives_up],
+        ),
+        ([*[(hopeless[0], "PENDING Priority")] * 9, ends], 11, [first[0], (12, "PENDING (Priority)")]),
+        ([*[(hopeless[0], "RUNNING")] * 9, ("CANCELLED", "RUNNING")], 12, first[:1]),
+        (
+            [larger] * 8,
+            None,
+            [(11, "PENDING (PartitionNodeLimit)"), (11, f"given up: it asks for 9 nodes; {still} 11")],
+        ),
+    ]
+    for looks, which, lines in cases:
+        answers, told = ["", "it asks for 9 nodes"], list[tuple[int, str]]()
+        slurm = Looked(looks)
+        tell = lambda number, line, told=told: told.append((number, line))  # noqa: E731
+        found = of_several(
+            slurm, (11, 12), FakeClock(), bool, tell=tell, more_than_there_are=lambda *_, left=answers: left.pop(0)
+        )
+        assert (found, told, slurm.left) == (which, lines, []), looks
 
 
 def test_a_job_is_followed_to_its_end() -> None:
