@@ -84,13 +84,13 @@ def original(word: str, directory: Path, door: Slurm) -> Original:
     Files of other users than the job's owner do not count: in a working directory where others may write, they could
     replace the job's directory, and the clone would run their command. The owner of a forgotten job is the caller.
     """
-    number = job_lookup.job_number(word, door)
+    number = job_lookup.job_number(word, door, directory)
     owner, workdir = "", None
     try:
         owner, workdir = door.job(number).user, job_lookup.work_directory(door, number)
         name = door.queueing([number])[number].name
     except (JobNotFoundError, KeyError):
-        name = word if "_" in word else ""
+        name = job_lookup.canonical(word) if "_" in word else ""
     except SlurmError:
         if workdir is None:
             raise

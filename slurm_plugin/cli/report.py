@@ -15,7 +15,7 @@ from slurm_plugin.cli.nodeside import job_lookup, log_lookup, why
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JobFacts
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.logs import excerpts, selection
-from slurm_plugin.records import history, job_directory, log_files, node_drains
+from slurm_plugin.records import history, job_directory, node_drains
 from slurm_plugin.records.series import progress_file, slow, usage
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.views import why_node
@@ -96,16 +96,15 @@ def facts(word: str, door: Slurm, directory: Path, now: float) -> Facts:
 def _known(word: str, door: Slurm, directory: Path) -> tuple[int, JobFacts, bool]:
     """Return the job's number, what is known of it, and whether Slurm answers. Without Slurm, use only the records."""
     try:
-        job_id = job_lookup.job_number(word, door)
+        job_id = job_lookup.job_number(word, door, directory)
         if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
             shown = " ".join([*tasks][:8])
             raise UsageError(f"job {job_id} is an array\n  accepted are its tasks, each with its own report: {shown}")
         return job_id, job_lookup.job_facts(door, job_id, directory), True
     except SlurmError:
-        found = log_files.of_task(directory, word) if "_" in word else int(word.partition("+")[0])
-        own = directory / job_directory.OURS / str(found)
-        if found is None or not own.is_dir():
+        if (found := job_lookup.recorded(word, directory)) is None:
             raise
+        own = directory / job_directory.OURS / str(found)
         return found, JobFacts(None, own, job_lookup.attempts(own, ""), None), False
 
 

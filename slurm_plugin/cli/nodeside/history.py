@@ -26,7 +26,7 @@ class NoAttemptError(SlurmPluginError):
 def _history(options: Namespace) -> int:
     """Show the attempts of a job, or of every task of an array."""
     door = job_lookup.door_to_slurm()
-    job_id = job_lookup.job_number(options.job, door)
+    job_id = job_lookup.job_number(options.job, door, options.directory)
     tasks = job_lookup.array_tasks(door, job_id) if options.job.isdecimal() else {}
     if tasks:
         return _tasks(door, job_id, tasks, options)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from slurm_plugin.cli.definition import Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.records import diagnoses, job_directory
+from slurm_plugin.records import diagnoses, job_directory, log_files
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError, connect
 from slurm_plugin.supervisor import hold
 
@@ -56,24 +56,41 @@ def is_job(word: str) -> bool:
     return _JOB.fullmatch(word) is not None
 
 
-def job_number(word: str, door: Slurm, *, part: bool = False) -> int:
+def job_number(word: str, door: Slurm, directory: Path | None = None, *, part: bool = False) -> int:
     """Return the number of a job or array task.
 
     For a part of a heterogeneous job return the number of the whole job, which has the attempts, or with `part` the
-    number of the part. Raise UsageError for a word in another form, UnknownJobError for a task or part that Slurm does
-    not know.
+    number of the part. `directory`: the working directory whose records name a task or part that Slurm has forgotten.
+    Raise UsageError for a word in another form, UnknownJobError for a task or part that nobody knows.
     """
     if not is_job(word):
         raise UsageError(f"{printable(word)!r} is no job\n  accepted is {A_JOB}")
     if word.isdecimal():
         return int(word)
-    name = re.sub("[0-9]+", lambda number: str(int(number[0])), word)
+    name = canonical(word)
     whole = int(re.split("[_+]", name)[0])
     there = door.members(whole)
-    if name not in there:
-        known = f"; it knows {' '.join([*there][:8])}" if there else ""
-        raise UnknownJobError(f"Slurm does not know job {name}{known}\n  of one that ended long ago: sacct -j {name}")
-    return there[name] if part or "_" in name else whole
+    if name in there:
+        return there[name] if part or "_" in name else whole
+    if directory is not None and (found := recorded(word, directory)) is not None:
+        return found
+    known = f"; it knows {' '.join([*there][:8])}" if there else ""
+    records = "in its working directory, or with --directory DIR; or: " if directory is not None else ""
+    raise UnknownJobError(
+        f"Slurm does not know job {name}{known}\n  of one that ended long ago: {records}sacct -j {name}"
+    )
+
+
+def recorded(word: str, directory: Path) -> int | None:
+    """Return the number of a job, array task or part by the records in its working directory; None without records."""
+    name = canonical(word)
+    found = log_files.of_task(directory, name) if "_" in name else int(name.partition("+")[0])
+    return found if (directory / job_directory.OURS / str(found)).is_dir() else None
+
+
+def canonical(word: str) -> str:
+    """Return the name of a job without leading zeros, as Slurm writes it."""
+    return re.sub("[0-9]+", lambda number: str(int(number[0])), word)
 
 
 def array_tasks(door: Slurm, job_id: int) -> Mapping[str, int]:

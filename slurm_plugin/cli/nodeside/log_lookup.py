@@ -48,18 +48,16 @@ def find(word: str, directory: Path, door: Slurm) -> Known:
     """Find a job by Slurm, or by the records in `directory`. Raise NoLogError if neither knows its logs."""
     slurms = ("", "")
     try:
-        job_id = job_lookup.job_number(word, door)
+        job_id = job_lookup.job_number(word, door, directory)
         if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
             raise UsageError(f"job {job_id} is an array\n  accepted is one of its tasks: {' '.join([*tasks][:8])}")
         own = (job_lookup.work_directory(door, job_id) or directory) / job_directory.OURS / str(job_id)
         with suppress(SlurmError):
             slurms = door.output(job_id), door.errors(job_id)
-    except (SlurmError, job_lookup.UnknownJobError):  # a controller that is away does not hide a log
-        found = log_files.of_task(directory, word) if "_" in word else int(word.partition("+")[0])
-        own = directory / job_directory.OURS / str(found)
-        if found is None or not own.is_dir():
+    except SlurmError:  # a controller that is away does not hide a log
+        if (found := job_lookup.recorded(word, directory)) is None:
             raise
-        job_id = found
+        job_id, own = found, directory / job_directory.OURS / str(found)
     attempts = job_directory.history(own.parents[1], job_id, job_lookup.cluster(door)) or []
     known = Known(job_id, own, attempts, slurms)
     if not known.files():

@@ -38,7 +38,7 @@ def answer(name: str, door: Slurm, directory: Path) -> Answer:
     Raise UsageError for a name in another form, SlurmError if Slurm does not answer.
     """
     if job_lookup.is_job(name):
-        job_id = job_lookup.job_number(name, door, part=True)
+        job_id = job_lookup.job_number(name, door, directory, part=True)
         tasks = job_lookup.array_tasks(door, job_id) if name.isdecimal() else {}
         if tasks:
             return why.of_tasks(job_id, tasks, door.jobs([*tasks.values()]))

@@ -76,7 +76,7 @@ def _of_experiment(word: str) -> Source:
 
 def _of_job(word: str, door: Slurm) -> Source:
     """Return the directory of a job, or those of the tasks of an array."""
-    number = job_lookup.job_number(word, door)
+    number = job_lookup.job_number(word, door, Path())
     members = job_lookup.array_tasks(door, number) if word.isdecimal() else {}
     if not members:
         path = _directory(door, number)

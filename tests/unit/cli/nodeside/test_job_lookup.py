@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.__main__ import main
+from slurm_plugin.cli import clone, delete
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records import job_directory
+from slurm_plugin.records import job_directory, log_files
 from tests.fakes import FakeSlurm, job
+
+READ = ("why", "history", "report", "logs")  # the commands that read the records of a job
 
 
 @pytest.fixture
@@ -52,11 +55,44 @@ def test_no_job(slurm: FakeSlurm, word: str) -> None:
 
 def test_unknown_task(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown task gives exit code 1 and the known tasks."""
-    for command in ("why", "history", "shell", "rerun", "release", "stop"):
+    for command in ("why", "history", "report", "logs", "shell", "rerun", "release", "stop"):
         assert main([command, "7_4"]) == 1, command
-        said = "Slurm does not know job 7_4; it knows 7_1 7_2 7_3\n  of one that ended long ago: sacct -j 7_4"
+        records = "in its working directory, or with --directory DIR; or: " * (command in READ)
+        ended = f"of one that ended long ago: {records}sacct -j 7_4"
+        said = f"Slurm does not know job 7_4; it knows 7_1 7_2 7_3\n  {ended}"
         assert capsys.readouterr().err == f"slurm-plugin: {said}\n"
     assert main(["why", "30_1"]) == 1
+
+
+def test_a_forgotten_task(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records in its working directory say which job it was: in the current directory, or in --directory.
+
+    So do those of a heterogeneous job for its parts. Commands that act on a job do not read records.
+    """
+    work = tmp_path / "work"
+    for number, task in ((90, "9_1"), (91, "9_2"), (95, "9_1"), (30, "")):
+        own = job_directory.directory(work, number)
+        job_directory.record(own, {"n": 0, "cause": f"cause {number}", "action": "fail", "nodes": "n1"})
+        log_files.write_output(own, log_files.Output("a", str(work / f"{number}.out"), task=task))
+        (work / f"{number}.out").write_text(f"line of {number}\n")
+        job_directory.keep(work, number, spec=b"name: a\n")
+    job_directory.keep(work, 9, spec=b"name: a\narray: 1-2\n")
+    assert [job_lookup.job_number(word, slurm, work) for word in ("9_1", "09_02", "30+1")] == [95, 91, 30]
+    for word in ("9_1", "30+1"):
+        for command in READ:
+            assert main([command, word]) == 1, command
+            assert main([command, word, "--directory", str(work)]) == 0, command
+    monkeypatch.chdir(work)
+    assert main(["history", "9_1"]) == 0
+    assert "cause 95" in capsys.readouterr().out
+    assert main(["report", "9_2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["job"] == 91
+    found = clone.original("09_01", work, slurm)
+    assert (found.task, found.spec) == ("1", b"name: a\narray: 1-2\n")
+    assert delete.plan("9_1", work, slurm, checkpoints=False).job == 95
+    assert main(["stop", "9_1"]) == 1
 
 
 def test_why(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
