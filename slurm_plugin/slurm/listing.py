@@ -28,7 +28,8 @@ FREE: Final = (
 )  # fmt: skip
 ACCOUNTED: Final = (
     "JobID", "JobIDRaw", "User", "Partition", "State", "NodeList", "ExitCode", "Submit", "Start", "End", "NNodes",
-    "AllocTRES", "ReqTRES", "ElapsedRaw", "TimelimitRaw", "JobName", "WorkDir",
+    "AllocTRES", "ReqTRES", "ElapsedRaw", "TimelimitRaw", "JobName", "AdminComment",
+    "WorkDir",
 )  # fmt: skip
 _NO_ACCOUNTING = "accounting storage is disabled"
 _UNKNOWN_USER = "Invalid user"
@@ -136,7 +137,7 @@ def accounted(text: str, nonce: str) -> list[Listed]:
     runs: dict[str, list[Listed]] = {}
     for row in parse.rows(text, nonce, len(ACCOUNTED)):
         name, number, user, partition, state, nodes, status, submit, start, end, count, tres, asked, *rest = row
-        used, limit, job_name, directory = rest
+        used, limit, job_name, admin, directory = rest
         if not number.isdigit():  # of a step; --allocations leaves them out
             continue
         state = state.partition(" ")[0]  # CANCELLED by 1000
@@ -149,7 +150,7 @@ def accounted(text: str, nonce: str) -> list[Listed]:
             "",
             0,
             "",
-            "",
+            admin,
             *parse.exit_of(status),
             job_name,
             partition,
@@ -166,7 +167,11 @@ def accounted(text: str, nonce: str) -> list[Listed]:
     # Of runs that were submitted in the same second, sacct prints the last one last.
     last = {number: max(reversed(each), key=_submitted) for number, each in runs.items()}
     return [
-        each._replace(job=each.job._replace(restarts=len(runs[number]) - 1))
+        each._replace(
+            job=each.job._replace(restarts=len(runs[number]) - 1),
+            # The last record of a job that ended while it was pending has no directory.
+            directory=each.directory or next((run.directory for run in runs[number] if run.directory), ""),
+        )
         for number, each in last.items()
         if each.job.state in ENDED
     ]

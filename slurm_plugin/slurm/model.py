@@ -95,7 +95,7 @@ class Job(
 
 
 class Listed(namedtuple("Listed", "job name nodes gpus elapsed_s limit_s directory", defaults=(0, 0, None, None, ""))):
-    """A job in a list. Its `excluded` is always empty, and from slurmdbd also its comments and its reason."""
+    """A job in a list. Its `excluded` is always empty, and from slurmdbd also its comment and its reason."""
 
     __slots__ = ()
     job: Job

@@ -1,12 +1,14 @@
 """`slurm-plugin history`, `why` and `submit --wait` on a real Slurm: every run of a job, whatever ended it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import training
+from tests.cluster.etc import Etc
 from tests.cluster.jobs import USE_GPU, Job, submit, until_run, workdir
 from tests.waiting import until
 
@@ -104,6 +106,48 @@ def test_a_task_whose_prologs_fail_and_which_is_cancelled(cluster: Sandbox) -> N
     causes = [cause for (cause,) in rows(cluster, task, "cause")]
     assert causes[:2] == [f"n1: {FOUND}", f"n2: {FOUND}"]
     assert causes[2].startswith("it was told to end: somebody cancelled it")
+
+
+@pytest.mark.full  # 40 s each
+@pytest.mark.parametrize("name", ["cluster", "accounting"])
+def test_jobs_that_slurm_has_forgotten(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """slurmdbd has every run, also of a job without a script, and its directory. Without it, the records have theirs.
+
+    A task is found by its name.
+    """
+    box: Sandbox = request.getfixturevalue(name)
+    for node in ("n1", "n2"):
+        box.break_node(node, "gpu-missing")
+    stopped = submit(box, f"past-stopped-{name}", nodes=1, retries=1, exclude=["n[3-5]"], command="true")
+    assert stopped.end() == "CANCELLED"
+    array = submit(box, f"past-task-{name}", nodes=1, array="4", output="%a.out", command=USE_GPU, retries=1)
+    task, log = f"{array.id}_4", array.directory / "4.out"
+    until(lambda: log.exists() and " runs 0\n" in log.read_text())
+    box.break_node("n3", "gpu-missing")
+    until(lambda: " runs 1\n" in log.read_text())
+    recorded = told(box, task)["attempts"]
+    found = box.run(["pgrep", "-f", "job supervise"], user="root", node="n4").stdout.split()
+    box.run(["kill", "-9", *found], user="root", node="n4")
+    until(lambda: told(box, task)["state"] == "FAILED")
+    words = {str(stopped.id): stopped.directory.name, task: array.directory.name}
+    known = {word: told(box, word)["attempts"] for word in words}
+    assert {word: len(each) for word, each in known.items()} == {str(stopped.id): 2, task: len(recorded) + 1}
+    etc = Etc(box, tmp_path / "etc")
+    etc.settings(MinJobAge="2")
+    etc.reconfigure()
+    try:
+        until(lambda: not box.run(["squeue", "-h", "-t", "all"]).stdout, "Slurm to forget the jobs")
+        for word, directory in words.items():
+            if name == "accounting":
+                assert told(box, word)["attempts"] == known[word]
+                assert len([line for line in asked_why(box, word) if line.startswith("attempt ")]) == 2
+            else:
+                argv = ["slurm-plugin", "history", "--json", "--directory", f"/home/alice/{directory}", word]
+                done = box.run(argv, check=False)
+                assert done.returncode == (0 if word == task else 1)
+                assert word != task or json.loads(done.stdout)["attempts"] == recorded
+    finally:
+        etc.put_back()
 
 
 @pytest.mark.full  # over 5 s

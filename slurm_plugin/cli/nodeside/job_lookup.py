@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from slurm_plugin.cli.definition import Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.records import diagnoses, job_directory, log_files
-from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError, connect
+from slurm_plugin.records import diagnoses, history, job_directory, log_files
+from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Listed, Slurm, SlurmError, connect
 from slurm_plugin.supervisor import hold
 
 A_JOB = "a job's number such as 17, a task of an array 17_3, a part of a heterogeneous job 17+1"
@@ -36,9 +38,11 @@ class UnknownJobError(SlurmPluginError):
 class JobFacts(NamedTuple):
     """A job as seen from this machine: Slurm's answer, and the records in the job's own directory."""
 
-    job: Job | None  # None if Slurm has forgotten it
+    job: Job | None  # None if slurmctld has forgotten it
     directory: Path
-    attempts: list[dict[str, Any]] | None  # each with its `diagnosis`, if there is one; None if they cannot be read
+    # Each with its `diagnosis`, if there is one; None if they cannot be read. If slurmctld has forgotten the job, also
+    # the runs that only slurmdbd knows.
+    attempts: list[dict[str, Any]] | None
     held: dict[str, Any] | None  # None if the job is not held
 
 
@@ -60,8 +64,9 @@ def job_number(word: str, door: Slurm, directory: Path | None = None, *, part: b
     """Return the number of a job or array task.
 
     For a part of a heterogeneous job return the number of the whole job, which has the attempts, or with `part` the
-    number of the part. `directory`: the working directory whose records name a task or part that Slurm has forgotten.
-    Raise UsageError for a word in another form, UnknownJobError for a task or part that nobody knows.
+    number of the part. `directory`: the working directory whose records name a task or part that slurmctld has
+    forgotten, unless slurmdbd knows the task. Raise UsageError for a word in another form, UnknownJobError for a task
+    or part that nobody knows.
     """
     if not is_job(word):
         raise UsageError(f"{printable(word)!r} is no job\n  accepted is {A_JOB}")
@@ -72,8 +77,10 @@ def job_number(word: str, door: Slurm, directory: Path | None = None, *, part: b
     there = door.members(whole)
     if name in there:
         return there[name] if part or "_" in name else whole
-    if directory is not None and (found := recorded(word, directory)) is not None:
-        return found
+    if directory is not None:
+        past = {each.name: each.job.id for each in accounted(door, whole)} if "_" in name else {}
+        if (found := past.get(name, recorded(word, directory))) is not None:
+            return found
     known = f"; it knows {' '.join([*there][:8])}" if there else ""
     records = "in its working directory, or with --directory DIR; or: " if directory is not None else ""
     raise UnknownJobError(
@@ -109,13 +116,26 @@ def job_facts(door: Slurm, job_id: int, directory: Path) -> JobFacts:
 
     Raise SlurmError if Slurm does not answer.
     """
+    found, past, workdir = None, None, directory
     try:
         found = door.job(job_id)
         workdir = work_directory(door, job_id) or directory
     except JobNotFoundError:
-        found, workdir = None, directory
+        past = next((each for each in accounted(door, job_id) if each.job.id == job_id), None)
+        if past and not (directory / job_directory.OURS / str(job_id)).is_dir():
+            workdir = directory / past.directory  # which is absolute or empty
     own, ours = workdir / job_directory.OURS / str(job_id), cluster(door)
-    return JobFacts(found, own, attempts(own, ours), hold.now(found, own, ours) if found else None)
+    known = attempts(own, ours)
+    if past:
+        known = history.complete(known or [], past.job) or known
+    return JobFacts(found, own, known, hold.now(found, own, ours) if found else None)
+
+
+def accounted(door: Slurm, job_id: int) -> list[Listed]:
+    """Return slurmdbd's records of an ended job, and of its tasks or parts; empty without an answer of slurmdbd."""
+    with suppress(SlurmError):
+        return door.ended(datetime.fromtimestamp(0, UTC), job_ids=[job_id]) or []
+    return []
 
 
 def attempts(own: Path, cluster_name: str) -> list[dict[str, Any]] | None:

@@ -80,7 +80,7 @@ def _facts(rows: Iterable[Listed]) -> Iterator[Sequence[Any]]:
 
 
 def _may_have_records(job: Job) -> bool:
-    """Return whether the job may have records. slurmdbd lacks comments, so an ended job without one may."""
+    """Return whether the job may have records. slurmdbd lacks the comment, so an ended job without one may."""
     if token.FORM in job.comment:
         return job.state not in WAITING or job.restarts > 0
     return job.state in ENDED and not job.comment
@@ -102,7 +102,7 @@ def _of_job(each: Listed, directory: Path, owner: int) -> Facts:
         from slurm_plugin.supervisor import hold  # noqa: PLC0415 - as above
 
         held = hold.now(each.job, directory) is not None
-    if states.word(each.job) in states.OVER and (each.job.state == "FAILED" or not each.job.admin_comment):
+    if states.word(each.job) in states.OVER and (each.job.state == "FAILED" or not each.job.comment):
         attempts = job_directory.attempts(directory) or [{}]
         restarts, over_time = _restarts(attempts), history.is_over_time(attempts[-1])
     step, of = (point.step, point.of) if point else (None, None)

@@ -24,7 +24,8 @@ ENDED = {
     "JobID": "17", "JobIDRaw": "17", "User": "ada", "Partition": "main", "State": "CANCELLED by 1000",
     "NodeList": "n[1-2]", "ExitCode": "0:15", "Submit": "2026-11-23T09:00:00", "Start": "2026-11-23T10:00:00",
     "End": "2026-11-23T10:30:00", "NNodes": "2", "AllocTRES": "cpu=8,gres/gpu=8", "ReqTRES": "cpu=8,gres/gpu=8",
-    "ElapsedRaw": "1800", "TimelimitRaw": "120", "JobName": "a", "WorkDir": "/home/ada",
+    "ElapsedRaw": "1800", "TimelimitRaw": "120", "JobName": "a", "AdminComment": 'sp1:{"granted":1}',
+    "WorkDir": "/home/ada",
 }  # fmt: skip
 
 
@@ -130,13 +131,16 @@ def test_an_accounted_job() -> None:
     assert found._replace(job=None) == (None, "17", 2, 8, 1800, 7200, "/home/ada")
     job = found.job
     assert (job.id, job.user, job.state, job.nodes, job.restarts) == (17, "ada", "CANCELLED", "n[1-2]", 0)
-    assert (job.exit_code, job.exit_signal, job.comment, job.admin_comment) == (None, 15, "", "")
+    assert (job.exit_code, job.exit_signal, job.comment, job.admin_comment) == (None, 15, "", 'sp1:{"granted":1}')
 
 
 def test_accounted_runs() -> None:
-    """Earlier runs are restarts. A job whose last run has not ended, and one that never ran, are no ended jobs."""
+    """Earlier runs are restarts. A job whose last run has not ended, and one that never ran, are no ended jobs.
+
+    sacct has no directory for a job that was cancelled while it waited for its next run.
+    """
     first = {"State": "NODE_FAIL"}
-    last = {"Submit": "2026-11-23T10:30:00", "State": "COMPLETED", "ExitCode": "0:0"}
+    last = {"Submit": "2026-11-23T10:30:00", "State": "COMPLETED", "ExitCode": "0:0", "WorkDir": ""}
     task = {"JobID": "20_3", "JobIDRaw": "23", "NodeList": "None assigned", "AllocTRES": "", "ElapsedRaw": "0",
             "TimelimitRaw": "UNLIMITED"}  # fmt: skip
     running = {"JobIDRaw": "30", "JobID": "30", "State": "RUNNING", "End": "Unknown"}
@@ -145,6 +149,7 @@ def test_accounted_runs() -> None:
         ("17", 17, "COMPLETED", 1),
         ("20_3", 23, "CANCELLED", 0),
     ]
+    assert [each.directory for each in found] == ["/home/ada"] * 2
     assert found[1][3:6] == (8, None, None)
     assert found[1].job.nodes == ""
 

@@ -11,7 +11,7 @@ from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import history, job_directory
 from slurm_plugin.records.grant import Grant, Run, written
-from slurm_plugin.slurm import SlurmAwayError
+from slurm_plugin.slurm import Listed, SlurmAwayError
 from slurm_plugin.supervisor import hold
 from tests.fakes import FakeSlurm, job
 from tests.unit.records.test_history import FIRST
@@ -79,6 +79,47 @@ def test_runs_that_no_script_recorded(slurm: FakeSlurm, capsys: pytest.CaptureFi
     assert main(["history", "--json", "7"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["restarts"], [line["phase"] for line in found["attempts"]]) == (2, [None])
+
+
+def test_a_job_that_only_slurmdbd_knows(
+    slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`history`, `why` and `report` also have the runs that no script recorded, from any directory.
+
+    One that its prologs stopped, whose last run never began; and one whose supervisor was killed in its last run.
+    """
+    at = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+    over = "no restart left after n2: gpu-check: x"
+    first, second = (Run(number, f"n{number + 1}", "2026-03-01T09:20:00", f"n{number + 1}: x") for number in (0, 1))
+    stopped, killed = Grant(1, 1, last=over, counted=0).with_run(first).with_run(second), Grant(3, 1, counted=0)
+    ends: dict[int, tuple[Grant, dict[str, object]]] = {
+        50: (stopped, {"state": "CANCELLED", "restarts": 2}),
+        51: (killed.with_run(first), {"state": "FAILED", "restarts": 1, "nodes": "n3", "exit_signal": 9}),
+    }
+    rows = [
+        job(each, **{"admin_comment": written("", given), "end_time": at, **end}) for each, (given, end) in ends.items()
+    ]
+    slurm.accounted = [Listed(each, f"5_{each.id}", directory=str(tmp_path / "work")) for each in rows]
+    record(tmp_path / "work", 51, restart=0)
+    expected = {
+        50: [("n1", None, "n1: x", "requeue"), ("n2", None, over, "cancel")],
+        51: [("n[1-4]", 1, FIRST["cause"], "requeue"), ("n3", 137, "it failed", "fail")],
+    }
+    for number, lines in expected.items():
+        for word in (str(number), f"5_{number}"):
+            assert main(["history", "--json", word]) == 0
+            found = json.loads(capsys.readouterr().out)
+            fields = ("nodes", "code", "cause", "action")
+            assert [tuple(each[field] for field in fields) for each in found["attempts"]] == lines
+            assert main(["why", word]) == 0
+            assert f": {lines[-1][2]}; then it" in capsys.readouterr().out
+            assert main(["report", "--json", word]) == 0
+            assert len(json.loads(capsys.readouterr().out)["attempts"]) == 2
+    slurm.accounted.append(Listed(job(52, state="COMPLETED", end_time=at), "52"))
+    assert main(["history", "52"]) == 1  # not a job of slurm_plugin
+    slurm.refusals["ended", None] = 9
+    assert main(["history", "50"]) == 1
+    assert main(["history", "51", "--directory", str(tmp_path / "work")]) == 0
 
 
 def test_json(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
