@@ -10,6 +10,7 @@ from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import Job, workdir
 from tests.cluster.sites import deploy, kept
 from tests.cluster.syslog import Syslog
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -94,19 +95,20 @@ def test_a_script_finds_its_files_by_command(cluster: Sandbox, link: None) -> No
     before = compiled.read_text()
     names = sorted(each.name for each in path.iterdir())
 
-    def submit(name: str, mode: int, said: str = "") -> Job:
+    def by_ours(name: str, mode: int, said: str = "") -> Job:
         path.chmod(mode)
         line = f"PATH=$HOME/bin:$PATH; sbatch --parsable --output=by-command-%j.out by-command/{name}.sh"
         done = cluster.run(["sh", "-c", line])
-        assert (done.stderr, sorted(each.name for each in path.iterdir())) == (said, names)
+        assert done.stderr == said
+        until(lambda: sorted(each.name for each in path.iterdir()) == names)
         return Job(cluster, int(done.stdout), path)
 
-    why = "slurm-plugin: by-command: Permission denied: Slurm gets no Command of the job\n"
+    why = "slurm-plugin: /home/alice/by-command: Permission denied: Slurm gets no Command of the job\n"
     said = f"{why}  if the script finds its files by that, make the directory writable\n"
-    jobs = [(submit("own", 0o755), "hi 0\n"), (submit("own", 0o555, said), "")]
+    jobs = [(by_ours("own", 0o755), "hi 0\n"), (by_ours("own", 0o555, said), "")]
     compiled.write_text(json.dumps({**json.loads(before), "sbatch": {"retries": "1"}}))
     try:
-        jobs += [(submit("sites", 0o755), "hi 0\n"), (submit("sites", 0o555), "hi\n")]
+        jobs += [(by_ours("sites", 0o755), "hi 0\n"), (by_ours("sites", 0o555), "hi\n")]
     finally:
         compiled.write_text(before)
     for job, printed in jobs:

@@ -179,7 +179,6 @@ def test_who_calls_os_to_start_something(sources: Sources) -> None:
                 found.setdefault(name, set()).add("shell=")
     assert found == {
         "controller/epilog.py": {"fork"},
-        "submit/wrapper/submission.py": {"fork"},
         "supervisor/guard/sampler.py": {"fork"},
         "supervisor/guard/server.py": {"fork"},
         "supervisor/guard/handover.py": {"fork"},
@@ -192,6 +191,7 @@ def test_who_calls_os_to_start_something(sources: Sources) -> None:
         "slurm/steps.py": {"execve"},  # the srun of a user's shell
         "cli/run.py": {"execve"},  # a spec that is a batch script, in its job
         "submit/wrapper/__init__.py": {"execve"},  # the real sbatch
+        "submit/wrapper/submission.py": {"fork"},  # removes a file when sbatch has ended
         "cli/sandbox.py": {"execve"},  # a shell inside the sandbox
     }
 

@@ -32,7 +32,7 @@ _LAUNCHER_BYTES = 1 << 16  # larger than any launcher of this package
 
 
 def main(args: "Sequence[str]") -> int:
-    """Become the real sbatch, or return its exit code; 3 if there is none, 2 for wrong features, 130 after Ctrl-C."""
+    """Become the real sbatch. Return 3 if there is none, 2 if the features are wrong, 130 after Ctrl-C."""
     settings = _settings()
     path = _find(settings.get("slurm_bin", ""), _own(), os.environ)
     if path is None:
@@ -49,11 +49,8 @@ def main(args: "Sequence[str]") -> int:
     if made and made.place:
         from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - only for a script that has features
 
-        code = submission.run_beside(made, lambda words: _become(path, words, os.environ))
-        if code is not None:
-            return code
-        made = None if made.of_site else made
-    if made:
+        made = submission.beside(made) or (None if made.of_site else made)
+    if made and made.script:
         _on_fd(_STDIN, made.script)
     return _become(path, made.arguments if made else args, os.environ)
 

@@ -7,9 +7,9 @@ the batch script as a file beside the user's script.
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Final
 
 from slurm_plugin.errors import MissingError, printable
 from slurm_plugin.records import features
@@ -23,9 +23,6 @@ _HETEROGENEOUS: Final = (
     "a heterogeneous job has no features; take the #PLUGIN lines out, or write a job of one kind of nodes"
 )
 _SPEC: Final = "a job spec has keys for that; write key: value below, and take the #PLUGIN lines out"
-
-_ENDING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def make(given: Given, script: bytes, name: str, site: Mapping[str, str], command: str) -> Submission | str | None:
@@ -74,63 +71,54 @@ def _said(shown: str, problems: list[Problem]) -> str:
     return "\n".join((head, *texts, "  correct the #PLUGIN lines, then submit it again; see: slurm-plugin schema"))
 
 
-def run_beside(made: Submission, become: Callable[[list[str]], NoReturn]) -> int | None:
-    """Write the batch script beside the user's, run sbatch with it, and remove it. Return sbatch's exit code.
+def beside(made: Submission) -> Submission | None:
+    """Write the batch script beside the user's script, to be removed when this process, then sbatch, has ended.
 
-    `become` replaces the process by sbatch. A signal that ends sbatch ends this process, too. Return None if the file
-    cannot be written. Then print a message if the user requested the features.
+    Return the submission with that file. Return None if the file cannot be written; print a message if the user
+    requested the features.
     """
-    child = 0
-
-    def end(number: int, _: object) -> None:
-        if not child:
-            raise SystemExit(128 + number)
-        with suppress(ProcessLookupError):
-            os.kill(child, number)
-
-    for number in _ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
-    folder, name = os.path.split(made.place)
+    folder, name = os.path.split(os.path.join(os.getcwd(), made.place))  # noqa: PTH109, PTH118 - sbatch may change it
     path = f"{folder}/.{name[:60]}.{os.urandom(4).hex()}"
     try:
-        try:
-            with open(path, "xb", opener=_private) as file:
-                file.write(made.script)
-            path = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118 - sbatch would first look in --chdir
-        except OSError as error:
-            if not made.of_site:
-                print(
-                    f"slurm-plugin: {os.path.normpath(folder)}: {error.strerror}: Slurm gets no Command of the job",
-                    file=sys.stderr,
-                )
-                print("  if the script finds its files by that, make the directory writable", file=sys.stderr)
-            return None
-        parent, child = os.getpid(), os.fork()
-        if not child:
-            _end_with(parent)
-            become([*made.arguments, path])
-        status = os.waitpid(child, 0)[1]
-    finally:
+        _remove_after_this_process(path)
+        with open(path, "xb", opener=_private) as file:
+            file.write(made.script)
+    except OSError as error:
         with suppress(OSError):
             os.unlink(path)  # noqa: PTH108
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        with suppress(OSError):
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    return code
+        if not made.of_site:
+            print(
+                f"slurm-plugin: {os.path.normpath(folder)}: {error.strerror}: Slurm gets no Command of the job",
+                file=sys.stderr,
+            )
+            print("  if the script finds its files by that, make the directory writable", file=sys.stderr)
+        return None
+    return made._replace(arguments=[*made.arguments, path], script=b"")
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _end_with(parent: int) -> None:
-    """Have the kernel end this process with its parent: who kills `sbatch` at a deadline wants no job from it."""
-    with suppress(ImportError):
-        import ctypes  # noqa: PLC0415 - 16 ms, and only here
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(128 + signal.SIGKILL)
+def _remove_after_this_process(path: str) -> None:
+    """Start a process that waits for the end of this one, by a pipe that sbatch inherits, and then removes a file."""
+    ended, kept = os.pipe()
+    ready, begun = os.pipe()
+    if os.fork():
+        os.close(begun)
+        os.read(ready, 1)  # from now on no signal to the process group ends that process
+        os.close(ready)
+        os.close(ended)
+        os.set_inheritable(kept, True)  # noqa: FBT003 - it takes no keywords
+        return
+    try:
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # they may end sbatch
+            signal.signal(number, signal.SIG_IGN)
+        os.setsid()
+        os.dup2(ended, 0)
+        os.closerange(1, 1 << 16)  # `kept`, `begun`, and what a caller reads to its end
+        while os.read(0, 1):
+            pass
+        os.unlink(path)  # noqa: PTH108
+    finally:
+        os._exit(0)

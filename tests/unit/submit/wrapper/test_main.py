@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gone import until_gone
 from tests.unit.submit.wrapper.stand_in import ROOT, beside, given, program, run
 from tests.unit.test_layering import THIRD_PARTY
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 MOST_MODULES = 25  # `re`, `typing` or `json` alone would exceed this
 PLAIN = "#!/bin/sh\n#SBATCH -N1\necho \xff\n"
@@ -87,14 +86,14 @@ def test_the_file_beside_the_script(real: Path) -> None:
         command = Path(str(given(run(real, *words))["command"]))
         assert command.is_absolute(), words
         assert (command.parent.resolve(), command.stem) == (real / "d", ".job.sh"), words
-        assert list((real / "d").iterdir()) == before, words
+        until(lambda: list((real / "d").iterdir()) == before, "the removal of the file")
     for words, stdin in ((["/dev/stdin"], WITH), ([], WITH)):
         assert given(run(real, *words, stdin=stdin))["command"] == "", words
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_ends_sbatch_too(real: Path, number: signal.Signals) -> None:
-    """A caller that kills `sbatch` gets no job. The file is removed, except after SIGKILL."""
+def test_the_file_is_removed_when_a_signal_ends_sbatch(real: Path, number: signal.Signals) -> None:
+    """The signal goes to the whole process group. sbatch has replaced our process."""
     program(real / "real" / "sbatch", "#!/bin/sh\necho $$\nexec sleep 1h\n")
     (real / "job.sh").write_text(WITH)
     with subprocess.Popen(
@@ -102,14 +101,15 @@ def test_a_signal_ends_sbatch_too(real: Path, number: signal.Signals) -> None:
         stdout=subprocess.PIPE,
         cwd=real,
         env={"PATH": f"{real}/real:/usr/bin:/bin"},
+        start_new_session=True,
     ) as process:
         assert process.stdout
-        pid = int(process.stdout.readline())
-        assert pid != process.pid
-        process.send_signal(number)
+        assert int(process.stdout.readline()) == process.pid
+        assert len(list(real.glob(".job.sh.*"))) == 1
+        os.killpg(process.pid, number)
         assert process.wait(HANG_S) == -number
-        until_gone(pid)
-    assert (list(real.glob(".job.sh.*")) == []) is (number != signal.SIGKILL)
+        assert process.stdout.read() == b""  # no other process keeps it open
+        until(lambda: not list(real.glob(".job.sh.*")), "the removal of the file")
 
 
 def test_everything_wrong_is_told_and_nothing_submitted(real: Path) -> None:
