@@ -28,7 +28,7 @@ def test_users_who_see_no_nodes(private: Sandbox) -> None:
     assert private.run(["sh", "-c", FORECAST.format("")]).stdout.startswith("a: would start now, on n")
     said = private.run(["slurm-plugin", "why", "n1"], check=False)
     assert (said.returncode, "this site does not show nodes to users" in said.stderr) == (2, True)
-    job = training.submit(private, "private", grace="1h", nodes=2, min_nodes=1, retries=1)
+    job = training.submit(private, "private-data", grace="1h", nodes=2, min_nodes=1, retries=1)
     (job.directory / "train.sh").write_text(training.PROGRAM.replace("[ -c /dev/fakegpu3 ] || exit 5", ":"))
     training.until_runs(job, 0)
     training.leaves_when_told(job, "n1", "n2")

@@ -77,7 +77,7 @@ def test_ranks_beside_a_sites_own_task_prolog(alice: Sandbox, tmp_path: Path) ->
     etc.reconfigure()
     try:
         command = "bash -c 'echo \"$SITE $RANK of $WORLD_SIZE on $SLURMD_NODENAME ${SLURM_PLUGIN_LAUNCH-}\"'"
-        job = submit(alice, "ranks", launch="task", accelerators={"gpu": 2}, command=command)
+        job = submit(alice, "alone-ranks", launch="task", accelerators={"gpu": 2}, command=command)
         assert job.end() == "COMPLETED", job.log
     finally:
         etc.put_back()
@@ -86,7 +86,7 @@ def test_ranks_beside_a_sites_own_task_prolog(alice: Sandbox, tmp_path: Path) ->
 
 def test_a_lost_gpu(alice: Sandbox) -> None:
     """The job requeues itself without the node, and runs again long before Slurm's own delay is over."""
-    job = submit(alice, "lost", retries=2, command=TRAIN)
+    job = submit(alice, "alone-lost", retries=2, command=TRAIN)
     job.until(lambda: job.log.count("attempt 0") == 3, "both ranks run")
     alice.break_node("n1", "gpu-missing")
     assert job.end() == "COMPLETED", job.log
@@ -102,7 +102,7 @@ def test_no_more_restarts_than_the_spec_says(alice: Sandbox) -> None:
     """The last run may not be requeued, also not by Slurm."""
     for node in ("n1", "n2", "n3", "n4", "n5"):
         alice.break_node(node, "gpu-missing")
-    job = submit(alice, "budget", retries=1, command="true")
+    job = submit(alice, "alone-budget", retries=1, command="true")
     assert job.end() == "FAILED", job.log
     assert [line["action"] for line in job.attempts] == ["requeue", "fail"]
     assert (job.fields["Restarts"], job.fields["Requeue"]) == ("1", "0")
@@ -112,7 +112,7 @@ def test_no_more_restarts_than_the_spec_says(alice: Sandbox) -> None:
 @pytest.mark.parametrize(("victim", "spares"), [("n2", 1), ("n1", 0), ("n1", 1)])
 def test_a_dead_node(alice: Sandbox, victim: str, spares: int) -> None:
     """With a spare the job goes on in its allocation, unless its first node died. Else it is requeued."""
-    job = submit(alice, f"dead-{victim}-{spares}", retries=2, spares=spares or None, command=TRAIN)
+    job = submit(alice, f"alone-{victim}-{spares}", retries=2, spares=spares or None, command=TRAIN)
     job.until(lambda: job.log.count("attempt 0") == 3, "both ranks run")
     alice.break_node(victim, "node-dead")
     job.until(lambda: job.state in ("PENDING", "COMPLETED"), "it is requeued, or ends on the other nodes")

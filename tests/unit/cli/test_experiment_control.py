@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from slurm_plugin.experiment import control, journal
-from slurm_plugin.slurm import SlurmAwayError, SlurmError
+from slurm_plugin.slurm import SlurmAwayError, SlurmError, Submitted
 from tests import fakes
 from tests.unit.cli.searches import Door, said
 
@@ -52,7 +52,7 @@ def test_more_tasks_beside_those_that_wait(
     """`extend` says how many it has submitted beside how many, or why Slurm has accepted none."""
     said(capsys, "submit", "lr.yaml")
     door.names = {"17_0": 17}
-    monkeypatch.setattr(door, "submit", Mock(return_value=18))
+    monkeypatch.setattr(door, "submit", Mock(return_value=Submitted(18)))
     begins, left = "lr: its budget is 13 trials now; ", "its tasks go on with the 14 trials that are left"
     tasks = "submitted array 18, 1 task beside the 1 of earlier arrays, for 13 trials"
     assert said(capsys, "extend", "lr", "--trials=1") == (0, f"{begins}{tasks}\n", "")

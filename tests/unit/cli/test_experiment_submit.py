@@ -24,7 +24,7 @@ def test_submit(words: list[str], home: Path, door: Door, capsys: pytest.Capture
     assert f'exec "$slurm_plugin" experiment work {directory} -- \\\n    job supervise' in script
     assert "#SBATCH --array=0-11%2\n" in script
     assert f"#SBATCH --output={directory}/tasks/%A_%a.log\n" in script
-    assert script.endswith("    -- ./train --lr '{lr}'\n")
+    assert "\n    -- ./train --lr '{lr}' || {\n" in script
     assert (directory / "experiment.yaml").read_text() == SPEC
     experiment, state = journal.load(directory)
     assert (experiment.name, experiment.search.trials, state.arrays) == ("lr", 12, (17,))

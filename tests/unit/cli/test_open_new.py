@@ -50,7 +50,7 @@ def test_the_environment_alone(more: str) -> None:
     site = render.Site("/work", "/opt/slurm-plugin")
     plain = render.script(spec(f"{SPEC}\ncommand: {open_new.IDLE}\n"), site)
     assert render.script(open_new.idle(spec(SPEC + more)), site) == plain
-    assert plain.endswith(f"    -- {open_new.IDLE}\n")
+    assert f"\n    -- {open_new.IDLE} || {{\n" in plain
 
 
 def test_a_search(tmp_path: Path) -> None:
