@@ -52,6 +52,20 @@ while len(glob.glob("passed.*")) < world:
     time.sleep(0.05)  # a rank that ends early closes connections that others still use
 os._exit(0)  # in a normal exit, gloo's threads sometimes abort the process
 """
+# A rank that runs until it is told to save. It leaves a file for each of the two.
+SAVES = """
+import os, signal, time
+from pathlib import Path
+
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+rank = f"{os.uname().nodename}.{os.environ.get('LOCAL_RANK', '')}"
+Path(f"runs.{rank}").touch()
+while not asked:
+    time.sleep(0.1)
+time.sleep(1)  # the time for a checkpoint
+Path(f"saved.{rank}").touch()
+"""
 
 
 def program(box: Sandbox, name: str, text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import Job, submit
-from tests.cluster.programs import TRAIN, program
+from tests.cluster.programs import SAVES, TRAIN, program
 from tests.fetched import REASON, Consumers, fetched
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(fetched() is None, reason=REASON)]
@@ -121,12 +121,12 @@ STARTS = {
 }
 
 
-def deepspeed(box: Sandbox, consumers: Consumers, start: str, arguments: str, name: str) -> Job:
-    """Submit a job of 2 hosts x 2 ranks."""
+def deepspeed(box: Sandbox, consumers: Consumers, start: str, arguments: str, name: str, **more: str) -> Job:
+    """Submit a job of 2 hosts x 2 ranks. `more`: keys of its spec."""
     command = f"{consumers.deepspeed_python.parent}/{STARTS[start][0].format(arguments)}"
     launch = "task" if start == "task" else "node"
     fields = {"accelerators": {"gpu": 2}, "launch": launch, "command": command, "env": DEEPSPEED}
-    return submit(box, f"{name}-{start}", mode="deepspeed", **fields)
+    return submit(box, f"{name}-{start}", mode="deepspeed", **fields, **more)
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -164,6 +164,17 @@ def test_a_rank_that_fails_ends_the_job_with_its_code(
     assert [(job.directory / f"started{rank}").read_text() for rank in range(4)] == ["n1", "n1", "n2", "n2"]
     for node in ("n1", "n2"):
         assert cluster.run(["pgrep", "-u", "alice", "-f", "ds-fail"], node=node, check=False).stdout == ""
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_every_rank_of_deepspeed_saves(cluster: Sandbox, consumers: Consumers, start: str) -> None:
+    """The signal to save reaches the ranks and ends no launcher. The job ends when each rank has saved."""
+    saves = program(cluster, "ds-saves.py", SAVES)
+    job = deepspeed(cluster, consumers, start, saves, "ds-grace", grace="30m", time="2h")
+    job.until(lambda: len([*job.directory.glob("runs.*")]) == 4, "every rank")
+    cluster.run(["scancel", "--batch", "--signal=USR1", str(job.id)])
+    assert (job.end(), job.exit_code) == ("COMPLETED", "0:0"), job.log
+    assert len([*job.directory.glob("saved.*")]) == 4, job.log
 
 
 def test_tensorflow_workers_reduce_among_themselves(cluster: Sandbox, consumers: Consumers) -> None:

@@ -6,24 +6,9 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import OPEN_MPI, submit
-from tests.cluster.programs import LIBUV, OTHER_ROOT, PYTHON, program
+from tests.cluster.programs import LIBUV, OTHER_ROOT, PYTHON, SAVES, program
 
 pytestmark = pytest.mark.cluster
-
-SAVES = """
-import os, signal, time
-from pathlib import Path
-
-asked = []
-signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
-rank = f"{os.uname().nodename}.{os.environ.get('LOCAL_RANK', '')}"
-Path(f"runs.{rank}").touch()
-while not asked:
-    time.sleep(0.1)
-time.sleep(1)  # the time for a checkpoint
-Path(f"saved.{rank}").touch()
-"""
-
 
 @pytest.mark.full  # over 5 s
 def test_the_signal_to_save_reaches_the_program_below_shells_and_launchers(cluster: Sandbox) -> None:
