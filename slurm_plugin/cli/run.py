@@ -12,6 +12,7 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.records import job_directory
 from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.spec import submit_config
+from slurm_plugin.spec.submit_config import SubmitConfig
 from slurm_plugin.submit import batch_spec, own_command
 from slurm_plugin.submit import render as rendering
 from slurm_plugin.submit.batch_spec import SlurmAnswers
@@ -30,7 +31,7 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
     """
     if arguments:
         raise UsageError(f"found {arguments[0]!r} behind the spec: it takes no arguments; write them into `command:`")
-    data, config = spec_files.read_file(spec_file), submit_config.load()
+    data, config = spec_files.read_file(spec_file), _site_settings()
     runtime = config.container.runtime or ""
     found = specs.keyed(data, "JOB.yaml", presets=config.presets, runtime=runtime)
     spec, keys = specs.one(found, "JOB.yaml")
@@ -40,6 +41,15 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
     if (number := os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")).isdecimal():
         job_directory.keep(Path(directory), int(number), spec=data)
     return _become(rendering.script(msgspec.structs.replace(spec, workdir=None), site))
+
+
+def _site_settings() -> SubmitConfig:
+    """Return the site's settings; the defaults if they cannot be read: a failure of this package ends no job."""
+    try:
+        return submit_config.load()
+    except UsageError as error:
+        say(f"the site file cannot be read, so there are no presets and no container runtime: {error.one_line}")
+        return SubmitConfig()
 
 
 def _slurm_answers() -> SlurmAnswers:

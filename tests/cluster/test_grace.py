@@ -10,6 +10,7 @@ from tests.cluster.programs import LIBUV, OTHER_ROOT, PYTHON, SAVES, program
 
 pytestmark = pytest.mark.cluster
 
+
 @pytest.mark.full  # over 5 s
 def test_the_signal_to_save_reaches_the_program_below_shells_and_launchers(cluster: Sandbox) -> None:
     """Through a script, bash in modes single and horovod, a script's srun, and torchrun: each rank saves and ends."""
