@@ -66,13 +66,12 @@ def is_ours(line: bytes) -> bool:
 
 
 def alike(block: "list[bytes]") -> "list[Line]":
-    """Return misspelt `#PLUGIN` lines, such as `# PLUGIN key=value` or `#PLUGINS key=value`, in any letter case."""
-    found = []
-    for number, line in enumerate(block, 1):
-        word, _, rest = line.lstrip(b" \t#").partition(b" ")
-        if not is_ours(line) and word.upper().rstrip(b":S") == b"PLUGIN" and b"=" in rest:
-            found.append(Line(number, rest.decode("utf-8", "replace")))
-    return found
+    """Return the whole lines that may be misspelt `#PLUGIN` lines: they have the word, in any case, and a `=`."""
+    return [
+        Line(number, line.decode("utf-8", "replace"))
+        for number, line in enumerate(block, 1)
+        if b"PLUGIN" in line.upper() and b"=" in line and not is_ours(line)
+    ]
 
 
 def begins_component(line: bytes) -> bool:

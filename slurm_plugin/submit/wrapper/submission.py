@@ -5,6 +5,7 @@ the batch script as a file beside the user's script.
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ from slurm_plugin.submit.wrapper.build import RefusedError, Submission
 _HETEROGENEOUS: Final = (
     "a heterogeneous job has no features; take the #PLUGIN lines out, or write a job of one kind of nodes"
 )
+# `# PLUGIN key=value`, `#PLUGINS:key = value` and the like; not a word between PLUGIN and the key, as in prose.
+_ALIKE: Final = re.compile(rf"[\W_]*plugins?[\W_]*((?:{'|'.join(features.KEYS)})\s*=.*)", re.IGNORECASE)
 _SPEC: Final = "a job spec has keys for that; write key: value below, and take the #PLUGIN lines out"
 
 
@@ -57,9 +60,9 @@ def make(given: Given, script: bytes, name: str, site: Mapping[str, str], comman
 
 def mistaken(lines: list[batch_script.Line]) -> list[str]:
     """Return a warning for each line that names a key and looks like a `#PLUGIN` line, but is not read as one."""
-    found = [line for line in lines if line.text.strip().partition("=")[0] in features.KEYS]
+    found = [(line.number, match[1]) for line in lines if (match := _ALIKE.match(line.text))]
     return [
-        f"slurm-plugin: line {each.number} is not read; write: #PLUGIN {printable(each.text.strip())}" for each in found
+        f"slurm-plugin: line {number} is not read; write: #PLUGIN {printable(text.strip())}" for number, text in found
     ]
 
 

@@ -128,7 +128,17 @@ def test_everything_wrong_is_told_and_nothing_submitted(real: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["# PLUGIN retries=2", "#PLUGINS retries=2", "#plugin retries=2", "##PLUGIN retries=2"]
+    "line",
+    [
+        *("# PLUGIN retries=2", "#PLUGINS retries=2", "#plugin retries=2", "##PLUGIN retries=2", " #PLUGIN retries=2"),
+        *(
+            "#PLUGINS\tretries=2",
+            "#PLUGIN:retries=2",
+            "#PLUGIN=retries=2",
+            "#PLUGINretries=2",
+            "#\u00a0PLUGIN: retries=2",
+        ),
+    ],
 )
 def test_a_line_that_looks_like_ours_is_told(real: Path, line: str) -> None:
     """The script is submitted unchanged. Prose with the word gives no warning."""
@@ -136,6 +146,12 @@ def test_a_line_that_looks_like_ours_is_told(real: Path, line: str) -> None:
     done = run(real, "job.sh")
     assert (done.returncode, json.loads(done.stdout)["argv"]) == (7, ["job.sh"])
     assert done.stderr == b"slurm-plugin: line 2 is not read; write: #PLUGIN retries=2\n"
+
+
+def test_a_line_that_looks_like_ours_with_blanks(real: Path) -> None:
+    """The warning has the line's own text, which is accepted."""
+    (real / "job.sh").write_text("#!/bin/sh\n# PLUGIN retries = 2 spares = 1\ntrue\n")
+    assert run(real, "job.sh").stderr == b"slurm-plugin: line 2 is not read; write: #PLUGIN retries = 2 spares = 1\n"
 
 
 def test_the_real_one_is_left_what_ours_was_given(real: Path) -> None:
