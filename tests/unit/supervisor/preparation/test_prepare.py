@@ -142,10 +142,11 @@ def test_a_name_is_resolved_only_for_who_needs_it(prepare: Prepare, monkeypatch:
 
 
 def test_a_working_directory_that_cannot_be_written(place: Path, prepare: Prepare) -> None:
-    """The job's directory cannot be made: an OSError, which `job supervise` reports in one line."""
+    """Only a mode that writes a file cannot start: an OSError, which `job supervise` reports in one line."""
     (place / ".slurm_plugin").touch()
+    prepare(plan("x"), nodes="n1").write(None)
     with pytest.raises(NotADirectoryError, match=r"\.slurm_plugin"):
-        prepare(plan("x"), nodes="n1")
+        prepare(plan("x", mode="openmpi"), nodes="n1").write(None)
 
 
 @pytest.mark.parametrize("mode", features.MODES)
