@@ -9,7 +9,7 @@ import msgspec
 from slurm_plugin import spec as specs
 from slurm_plugin.cli import specs as spec_files
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records import job_directory
+from slurm_plugin.records import job_directory, site_settings
 from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.spec import submit_config
 from slurm_plugin.spec.submit_config import SubmitConfig
@@ -56,7 +56,7 @@ def _slurm_answers() -> SlurmAnswers:
     """Return Slurm's facts about this job; none outside a job, or if no controller answers."""
     try:
         number = int(os.environ.get("SLURM_JOB_ID", ""))
-        door = connect(say=say)
+        door = connect(directory=site_settings.slurm_bin(), say=say, in_job=True)
         return SlurmAnswers(door.job(number), door.queueing([number]).get(number), door.request(number))
     except ValueError:
         return SlurmAnswers()

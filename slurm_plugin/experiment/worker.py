@@ -55,7 +55,8 @@ def start(args: list[str]) -> int:
 
 def main(directory: Path, words: Sequence[str]) -> int:
     """Take trials until none is left for this task. `words`: the supervisor's command line, of the batch script."""
-    with Worker(directory.absolute(), words, own_task(os.environ), connect(say=say)) as worker:
+    door = connect(directory=site_settings.slurm_bin(), say=say, in_job=True)
+    with Worker(directory.absolute(), words, own_task(os.environ), door) as worker:
         return worker.work()
 
 

@@ -85,6 +85,14 @@ def read(root: str) -> dict[str, Any]:
     return {**LATER, **settings}
 
 
+def slurm_bin() -> str:
+    """Return the directory of Slurm's commands that the deployed site sets; empty if there is none, or unreadable."""
+    try:
+        return str(read(site_root()).get("slurm_bin", "")) if deployed() else ""
+    except (OSError, ValueError):
+        return ""
+
+
 def fingerprint(path: str) -> int | None:
     """Return a checksum of a site file; None if it cannot be opened or is not a regular file."""
     from binascii import crc32  # noqa: PLC0415 - a C module that is part of most interpreters

@@ -48,12 +48,16 @@ def connect(
     deadline_s: float = 30.0,
     patience_s: float = 0.0,
     say: Callable[[str], None] = to_stderr,
+    in_job: bool = False,
 ) -> Slurm:
     """Return the door to Slurm.
 
     `directory` contains Slurm's commands. Hooks always pass it, so they never use pyslurm. If `directory` is empty,
     SLURM_PLUGIN_BACKEND chooses between the commands on the PATH and pyslurm. If pyslurm is installed or requested, but
     unusable, `say` gets one line with the cause.
+
+    `in_job`: a process of a user's job, whose PATH may begin with the user's own commands. It also passes `directory`,
+    but SLURM_PLUGIN_BACKEND may request pyslurm, and a node without these commands has them on the PATH.
 
     One attempt of a call takes at most `deadline_s`. While no controller answers, the door repeats the call for
     `patience_s`, unless Slurm could carry out the request twice. `say` gets a line before the first repetition. Raise
@@ -63,7 +67,11 @@ def connect(
     from slurm_plugin.slurm.commands import Commands  # noqa: PLC0415 - a heavy back end is loaded on use
 
     patience = Patience(patience_s, say)
-    wanted = "cli" if directory else os.environ.get(BACKEND) or "auto"
+    wanted = os.environ.get(BACKEND) or "auto"
+    if in_job and not os.access(f"{directory}/{HOOK_COMMANDS[0]}", os.X_OK):
+        directory = ""
+    if directory and not (in_job and wanted == "pyslurm"):
+        wanted = "cli"
     if wanted not in BACKENDS:
         raise UsageError(f"{BACKEND}={wanted!r}: found no such back end\n  accepted are: {', '.join(BACKENDS)}")
     if wanted != "cli":

@@ -216,7 +216,7 @@ class Attempts:
             (plan.checkpoint,) if plan.checkpoint else (),
             time_left=lambda: queries.time_left(self.door, run.job_id),
             drained=lambda told: queries.drained(self.door, run.job_id, told),
-            grows=Growth(plan, run, self.on),
+            grows=Growth(plan, run, self.on, slurm_bin=self.site.get("slurm_bin", "")),
             reachable=lambda names: self.nodes.reachable(names, self.preparation.question("recheck")),
             mover=Mover(plan, self.site, self.door, run, plan.min_nodes or len(run.nodes)),
             by_hand=by_hand,

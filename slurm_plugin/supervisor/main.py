@@ -69,6 +69,7 @@ def _run(options: argparse.Namespace, default_settings: Callable[[], Mapping[str
             cluster=options.cluster,
             no_kill=options.no_kill,
             lost_s=options.lost,
+            slurm_bin=options.slurm_bin,
         )
     if options.verb == "prestart":
         from slurm_plugin.supervisor import prestart  # noqa: PLC0415
@@ -130,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     guard.add_argument("--restart", type=int, required=True, help="the run of the job")
     guard.add_argument("--directory", required=True, help="the job's own directory")
     guard.add_argument("--cluster", default="", help="its name, where it is known")
+    guard.add_argument("--slurm-bin", default="", help="where the site has Slurm's commands")
     guard.add_argument("--lost", type=float, required=True, help="seconds of silence after which a node is lost")
     guard.add_argument("--no-kill", action="store_true", help="the job outlives its first node")
     prestart = verbs.add_parser("prestart", help="run on every node by supervise: hooks before or after the program")

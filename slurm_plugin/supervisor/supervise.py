@@ -56,7 +56,7 @@ def main(plan: JobPlan, default_settings: Callable[[], Mapping[str, Any]]) -> in
         plan = plan._replace(retries=0, prechecks=())
     launcher = Launcher()
     with script.or_alone(plan, launcher), launcher:  # before any call of Slurm: the launcher forwards signals
-        door = connect(say=say)
+        door = connect(directory=site.get("slurm_bin", ""), say=say, in_job=True)
         environ = queries.counted(os.environ, door)
         run = from_environment(environ, plan.slots or None, [slots for slots, _ in plan.groups])
         if plan.any_of and not any_of.is_mine(door, run.job_id, launcher):
@@ -103,14 +103,11 @@ class Supervisor:
 
     def _guard(self) -> list[str]:
         """Return the command that starts a guard."""
-        words = [
-            *site_settings.own_command(),
-            "job",
-            "guard",
-            f"--first={os.environ.get('SLURMD_NODENAME', self.run.nodes[0])}",
-        ]
+        first = os.environ.get("SLURMD_NODENAME", self.run.nodes[0])
+        words = [*site_settings.own_command(), "job", "guard", f"--first={first}"]
         words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
         words += [f"--lost={self.lost_s:g}", f"--cluster={self.cluster}"]
+        words += [f"--slurm-bin={self.site.get('slurm_bin', '')}"]
         return [*words, *(["--no-kill"] if self.plan.no_kill else [])]
 
     def supervise(self) -> Action:

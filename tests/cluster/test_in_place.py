@@ -8,7 +8,7 @@ from slurm_plugin.records.site_settings import LEASE_S
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import controller, looks, training
 from tests.cluster.etc import Etc
-from tests.cluster.jobs import reasons
+from tests.cluster.jobs import USE_GPU, reasons, submit, until_run, workdir
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -32,6 +32,21 @@ def test_a_spare_takes_the_place_of_a_node_that_lost_a_gpu(cluster: Sandbox, vic
     job.until(lambda: list(reasons(cluster)) == [victim], "the drain by the epilog")
     start, end = job.attempts[1]["start"], job.attempts[0]["end"]
     assert start > end
+
+
+@pytest.mark.full  # 6 s
+def test_the_users_own_commands_do_not_answer_the_supervisor(cluster: Sandbox) -> None:
+    """An squeue that the user has put first on the PATH refuses all options. The site's own one knows the job."""
+    own = workdir(cluster, "own-commands")
+    (own / "squeue").write_text('#!/bin/sh\necho "squeue: unrecognized option $1" >&2\nexit 2\n')
+    (own / "squeue").chmod(0o755)
+    path = {"PATH": "/home/alice/own-commands:/usr/bin:/bin"}
+    job = submit(cluster, "own-squeue", nodes=1, spares=1, retries=1, command=USE_GPU, env=path)
+    until_run(job, 0, nodes=1)
+    (job.directory / "done.1").touch()
+    cluster.break_node(min(job.nodes), "gpu-missing")
+    assert job.end() == "COMPLETED", job.log
+    assert [attempt["action"] for attempt in job.attempts] == ["again", "finish"]
 
 
 def test_an_elastic_job_goes_on_with_fewer_nodes(cluster: Sandbox) -> None:

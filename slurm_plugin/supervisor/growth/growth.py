@@ -53,13 +53,14 @@ class Growth:
         run: Run,
         own: Sequence[str],
         *,
+        slurm_bin: str = "",
         look: Callable[[Question, Collection[str]], bytes] | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`own`: the nodes of the program. `look`: what the child runs; see `asked`."""
+        """`own`: the nodes of the program. `slurm_bin`: see `connect`. `look`: what the child runs; see `asked`."""
         self._plan, self._clock, self._now = plan, clock, now
-        self._look = look or (lambda question, lasting: asked(_door(), question, lasting, now()))
+        self._look = look or (lambda question, lasting: asked(_door(slurm_bin), question, lasting, now()))
         directory = job_directory.directory(Path.cwd(), run.job_id)
         self._question = Question(run.job_id, run.attempt, tuple(own), plan.checkpoint, str(directory))
         # A run that left out a node of its own had a fault, so its requeue would use a restart.
@@ -135,9 +136,9 @@ class Growth:
             say(text)
 
 
-def _door() -> Slurm:
+def _door(slurm_bin: str) -> Slurm:
     """Return a door of the child's own: that of the supervisor may have a process, whose pipes a child lacks."""
-    return connect(deadline_s=DEADLINE_S, say=lambda _line: None)
+    return connect(directory=slurm_bin, deadline_s=DEADLINE_S, say=lambda _line: None, in_job=True)
 
 
 def asked(door: Slurm, question: Question, lasting: Collection[str], now: float) -> bytes:

@@ -218,9 +218,20 @@ class Guard:
 
 
 def main(
-    first: str, supervisor: int, restart: int, directory: str, *, cluster: str, no_kill: bool, lost_s: float
+    first: str,
+    supervisor: int,
+    restart: int,
+    directory: str,
+    *,
+    cluster: str,
+    no_kill: bool,
+    lost_s: float,
+    slurm_bin: str = "",
 ) -> int:
-    """Run the guard of this node. `no_kill`: whether Slurm keeps the job when its first node is lost."""
+    """Run the guard of this node. `no_kill`: whether Slurm keeps the job when its first node is lost.
+
+    `slurm_bin`: the directory of Slurm's commands.
+    """
     environ = os.environ
     node = environ["SLURMD_NODENAME"]
     guard = Guard(
@@ -246,7 +257,8 @@ def main(
     if no_kill and not (guard.done or guard.terminating or guard.first) and place is not None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        requeue_orphan(guard.job_id, restart, first, place, connect(), directory=directory, cluster=cluster)
+        door = connect(directory=slurm_bin, in_job=True)
+        requeue_orphan(guard.job_id, restart, first, place, door, directory=directory, cluster=cluster)
     return 0
 
 

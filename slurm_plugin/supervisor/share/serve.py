@@ -179,7 +179,8 @@ class Desk:
 
     def _adjust(self, request: Request) -> str:
         """Change the job's time limit or its priority. Raise SlurmPluginError."""
-        door, job_id, settings = connect(say=say), self._shared.job_id, self._settings()
+        job_id, settings = self._shared.job_id, self._settings()
+        door = connect(directory=settings.get("slurm_bin", ""), say=say, in_job=True)
         to = request.arguments["to"]
         if request.verb == "priority":
             return priority.change(door, job_id, to, settings.get("priorities", {}))

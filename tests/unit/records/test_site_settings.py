@@ -1,11 +1,13 @@
 """Who can change a file: its mode, its target, and every directory above both. Also the lease."""
 
+import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records.site_settings import beat_period, exposed
+from slurm_plugin.records.site_settings import ARCHIVE, FILE, VERSION, beat_period, exposed, slurm_bin
 
 
 @pytest.fixture
@@ -65,3 +67,15 @@ def test_beat_period() -> None:
     """At most 64 guards answer one beat, and each guard answers at least every eighth."""
     found = {nodes: beat_period(nodes) for nodes in (1, 64, 65, 128, 129, 10_000)}
     assert found == {1: 1, 64: 1, 65: 2, 128: 2, 129: 3, 10_000: 8}
+
+
+def test_the_directory_of_slurms_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deployed site's; none if the site is not deployed, or if its file cannot be read."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path / ARCHIVE)])
+    assert slurm_bin() == ""
+    (tmp_path / ARCHIVE).touch()
+    assert slurm_bin() == ""
+    (tmp_path / FILE).write_text(json.dumps({"v": VERSION, "slurm_bin": "/opt/slurm/bin"}))
+    assert slurm_bin() == "/opt/slurm/bin"
+    (tmp_path / FILE).write_text("no JSON")
+    assert slurm_bin() == ""

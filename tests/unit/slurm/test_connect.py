@@ -54,6 +54,25 @@ def test_room_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, value: str) -
     )
 
 
+def test_in_a_job(pyslurm: FakePyslurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site's commands, not those that the user has put on the PATH; pyslurm on request. A node may lack them."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for directory in (tmp_path, pyslurm.directory):
+        (directory / "scontrol").write_text(f"#!/bin/sh\necho 'SLURM_VERSION = {directory.name}'\n")
+        (directory / "scontrol").chmod(0o755)
+    site = str(pyslurm.directory)
+    for value, directory, named in [
+        ("auto", site, "site"),
+        ("nonsense", site, "site"),
+        ("cli", "/nonexistent", tmp_path.name),
+        ("cli", "", tmp_path.name),
+    ]:
+        monkeypatch.setenv("SLURM_PLUGIN_BACKEND", value)
+        assert connect(directory=directory, in_job=True).version() == named, (value, directory)
+    monkeypatch.setenv("SLURM_PLUGIN_BACKEND", "pyslurm")
+    assert type(connect(directory=site, in_job=True)) is Library
+
+
 @pytest.mark.parametrize("value", ["auto", "pyslurm"])
 def test_pyslurm_that_is_not_installed(pyslurm: FakePyslurm, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """Without pyslurm the commands are used; only a request for pyslurm gives a message."""

@@ -73,9 +73,12 @@ def test_attempts_of_another_cluster_are_not_counted(srun: Path, capsys: pytest.
 def test_guards_are_told_whose_they_are(srun: Path) -> None:
     """The run, the job's directory and the cluster: what tells a later run of the job from another one's."""
     environ = {**AGAIN, "SLURM_CLUSTER_NAME": "ours"}
-    words = supervisor(srun, FakeSlurm(RUNNING), plan("true"), environ=environ)._guard()
+    ours = supervisor(srun, FakeSlurm(RUNNING), plan("true"), environ=environ)
+    ours.site = {"slurm_bin": "/opt/slurm/bin"}
+    words = ours._guard()
     told = _parser().parse_args(words[words.index("guard") :])
     assert (told.cluster, told.restart, told.directory) == ("ours", 2, f"{srun}/work/.slurm_plugin/{JOB}")
+    assert told.slurm_bin == "/opt/slurm/bin"
 
 
 def test_where_a_run_writes(srun: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
