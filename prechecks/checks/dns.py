@@ -51,7 +51,10 @@ class Dns(Check):
         every = dict.fromkeys((*mine, *lists[0], *lists[1]))
         for each in lists:
             names.update(dict.fromkeys(share(each, context, above, asked_by)))
-        return judge(len(names), [name for name in names if not resolves(name)], len(every))
+        unresolved = [name for name in names if not resolves(name)]
+        nodes = (name for name in names if name not in unresolved and name in (context.node, *context.hosts))
+        local = {name: address for name in nodes if name != "localhost" and (address := loopback(name))}
+        return judge(len(names), unresolved, len(every), local)
 
 
 def share(names: Sequence[str], context: Context, above: int, asked_by: int) -> Sequence[str]:
@@ -104,21 +107,39 @@ def names_in(lines: Iterable[str]) -> list[str]:
 
 def resolves(name: str) -> bool:
     """Return whether the node's own resolver knows the name. With a dead name server this takes seconds per name."""
+    return bool(_addresses(name))
+
+
+def loopback(name: str) -> str:
+    """Return the first address of a name if it is a loopback address, such as Debian's 127.0.1.1; else empty.
+
+    Programs that listen on the first address of their own name, such as PyTorch's Gloo, are then not reachable.
+    """
+    first = next(iter(_addresses(name)), "")
+    return first if first.startswith("127.") or first == "::1" else ""
+
+
+def _addresses(name: str) -> list[str]:
     # `_socket` is the core of `socket`, whose import takes as long as the start of Python.
     from _socket import SOCK_STREAM, gaierror, getaddrinfo  # noqa: PLC0415 - only the child needs it
 
     try:
-        getaddrinfo(os.fsencode(name), None, type=SOCK_STREAM)  # bytes avoid the idna codec
+        found = getaddrinfo(os.fsencode(name), None, type=SOCK_STREAM)  # bytes avoid the idna codec
     except (gaierror, ValueError):
-        return False
-    return True
+        return []
+    return [str(each[4][0]) for each in found]
 
 
-def judge(count: int, unresolved: Sequence[str], of: int) -> Finding:
-    """Pass with `4 names` or `5 of 100 names`. Else fail, and name the first three that do not resolve."""
+def judge(count: int, unresolved: Sequence[str], of: int, local: Mapping[str, str] = {}) -> Finding:
+    """Pass with `4 names` or `5 of 100 names`. Else fail, and name the first three that do not resolve.
+
+    `local`: the nodes whose names resolve to the loopback address here. That is no fault: most programs do not care.
+    """
     if not unresolved:
         asked = str(count) if count == of else f"{count} of {of}"
-        return Finding(OK, f"{asked} names" if of > 1 else "1 name", count, count)
+        words = [f"{name} is {address} here, which no other node can reach" for name, address in local.items()]
+        note = f"; {first_few(words)}; see /etc/hosts" if words else ""
+        return Finding(OK, (f"{asked} names" if of > 1 else "1 name") + note, count, count)
     verb = "does" if len(unresolved) == 1 else "do"
     message = f"{first_few(unresolved)} {verb} not resolve"
     return Finding(FAILED, message, count - len(unresolved), count)

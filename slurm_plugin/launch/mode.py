@@ -125,6 +125,8 @@ class Mode:
     one_program: ClassVar[bool] = True  # whether the job has only one rank 0: all steps share its port
     left_behind: ClassVar[tuple[str, ...]] = ()  # names in the job's directory to remove before a launch
     removed: ClassVar[tuple[str, ...]] = ()  # variables to remove before a launch
+    # The variable with a node's network interface, for a library that would use the first address of the node's name.
+    interface: ClassVar[str] = ""
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Return the launch of the user's words (at least one), which keep their order."""

@@ -55,6 +55,7 @@ _TASK: Final = {
 class PyTorch(Mode):
     """Mode `pytorch`."""
 
+    interface: ClassVar[str] = "GLOO_SOCKET_IFNAME"
     by_torchrun: ClassVar[bool] = True  # else the ranks of a node would all write the node's error file
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:

@@ -11,15 +11,19 @@ import re
 import shutil
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from hostfiles import Device, HostfileError, npu
+from prechecks.checks import dns
 from slurm_plugin.slurm.process import Result, run
 
 _SIOCGIFADDR = 0x8915  # netdevice(7): the address of an interface
 _REQUEST = 256  # bytes, more than struct ifreq has
+_TRIED = 3  # hosts to which a route is looked for
+_PLAIN = re.compile(r"(?!lo$)[A-Za-z0-9_.:-]+", re.ASCII)  # an interface whose name needs no quotes
 
 
 def own_address(name: str) -> str:
@@ -43,6 +47,26 @@ def own_addresses(name: str) -> tuple[str, ...]:
     if not usable:
         raise HostfileError(f"{name} is {addresses[0][1]} here, which no other node can reach; mend /etc/hosts")
     return tuple(usable)
+
+
+def loopback(hosts: Sequence[str]) -> str:
+    """Return `127.0.1.1 eth0` if this machine's own name is that loopback address, and eth0 leads to the other hosts.
+
+    Return only the address if no interface is known, and an empty text if the name is another address, or if there is
+    no other host. PyTorch's Gloo listens on the first address of the machine's name.
+    """
+    own = socket.gethostname()
+    others = [host for host in hosts if host.partition(".")[0] != own.partition(".")[0]]
+    address = dns.loopback(own) if others else ""
+    for other in others[:_TRIED] if address else ():
+        with suppress(HostfileError, OSError):
+            ip = own_address(other)
+            with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM) as asking:
+                asking.connect((ip, 9))  # sends nothing
+                found = interface(asking.getsockname()[0])
+            if _PLAIN.fullmatch(found):
+                return f"{address} {found}"
+    return address
 
 
 def interface(address: str) -> str:

@@ -1,12 +1,14 @@
 """How programs are started, on a real Slurm: with real mpirun and torchrun, and with the variables of each process."""
 
 import json
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from slurm_plugin.sandbox.machine import inside
 from tests.cluster.jobs import OPEN_MPI, printed, submit
 from tests.cluster.programs import LIBUV, OTHER_ROOT, PYTHON, TRAIN, program
 
@@ -96,6 +98,35 @@ def test_pytorch_trains_with_ddp(cluster: Sandbox) -> None:
         assert all(rank["losses"] == losses and rank["agree"] for rank in found)
         assert losses[-1] < losses[0] / 10
         assert losses == sorted(losses, reverse=True)
+
+
+@pytest.fixture
+def debian(cluster: Sandbox) -> Iterator[Sandbox]:
+    """Write the line of Debian's installer into each node's /etc/hosts: the own name is 127.0.1.1."""
+    files = {row.name: inside(row.pid or 0, "/etc/hosts") for row in cluster.status().machines}
+    before = {name: file.read_text() for name, file in files.items()}
+    for name, file in files.items():
+        file.write_text(f"127.0.1.1 {name}\n{before[name]}")
+    yield cluster
+    for name, file in files.items():
+        file.write_text(before[name])
+
+
+@pytest.mark.full  # 10 s
+@pytest.mark.skipif(
+    not OTHER_ROOT and find_spec("torch") is None, reason="PyTorch is not installed in this environment"
+)
+def test_pytorch_where_each_name_is_a_loopback_address(debian: Sandbox) -> None:
+    """Gloo would listen there, and no other node could reach it. It gets an interface; the log and `check` say why."""
+    train = program(debian, "ddp.py", TRAIN)
+    fields = {"accelerators": {"gpu": 1}, "command": f"{PYTHON} {train}", "env": {"OMP_NUM_THREADS": "1", **LIBUV}}
+    job = submit(debian, "ddp-debian", nodelist="n[1-2]", **fields)
+    said = debian.run(["slurm-plugin", "check", "dns"], node="n1").stdout
+    assert "1 name; n1 is 127.0.1.1 here, which no other node can reach; see /etc/hosts" in said
+    assert job.end() == "COMPLETED", job.log
+    why = "its name is 127.0.1.1 there, which no other node can reach: see /etc/hosts"
+    assert f"[slurm_plugin] n[1-2]: {why}; the tasks get GLOO_SOCKET_IFNAME=eth0, unless it is set\n" in job.log
+    assert {json.loads((job.directory / f"rank{rank}.json").read_text())["node"] for rank in (0, 1)} == {"n1", "n2"}
 
 
 def test_a_pytorch_launcher_sees_nodes_and_a_task_sees_ranks(cluster: Sandbox) -> None:

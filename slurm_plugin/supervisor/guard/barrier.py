@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import prechecks
@@ -25,7 +25,8 @@ CHUNK = 600
 LINE = "slurm_plugin-answer"
 ANSWER_S = 15.0  # time for the start of the step, added to the deadline of the checks
 DEVICES_S = 160.0  # hccn_tool may take 10 s for each of 16 devices
-DEVICES = "devices"  # the key that an answer has in addition to the keys of a report
+DEVICES = "devices"  # a key that an answer has in addition to the keys of a report
+NOTE = "note"  # and another one
 # What the node's slurmstepd says if the program of a step does not exist there.
 _ABSENT = re.compile(r"^slurmstepd-(\S+): error: execve\(\): (.+): No such file or directory$", re.MULTILINE)
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
@@ -48,6 +49,7 @@ class Request:
     task_script: str | None = None  # the script that TaskProlog sources
     devices: bool = False  # whether the rank table needs the node's Ascend devices
     prolog: str = ""  # the job's own TaskProlog, which srun runs in each task; empty: slurm.conf's
+    interface: str = ""  # the variable with the interface for the tasks, if the node's name is a loopback address
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Answers:
     reports: Mapping[str, prechecks.Report | None]
     complaint: str  # the error output of srun
     devices: tuple[str, ...] = ()  # the nodes' lines about their Ascend devices, in the order of the reports
+    notes: Mapping[str, str] = field(default_factory=dict)  # what a node says for the job's log
 
     @property
     def none(self) -> bool:
@@ -78,14 +81,16 @@ def answers(hosts: Sequence[str], said: Mapping[str, str], complaint: str) -> An
     """Read the nodes' answers. `said`: the complete text of each node that answered."""
     reports: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
     devices: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for node, words in said.items():
         with suppress(prechecks.PrecheckError):
             report = prechecks.Report.from_json(words)
             if report.node == node and node in reports:
-                reports[node] = report
-                devices[node] = str(json.loads(words).get(DEVICES, ""))
+                reports[node], more = report, json.loads(words)
+                devices[node] = str(more.get(DEVICES, ""))
+                notes |= {node: str(more[NOTE])} if NOTE in more else {}
     lines = tuple(devices[node] for node in reports if devices.get(node))
-    return Answers(reports, complaint, lines)
+    return Answers(reports, complaint, lines, notes)
 
 
 def answer_lines(number: int, node: str, words: str) -> list[str]:
@@ -106,19 +111,27 @@ def answer(request: Request, number: int) -> None:
     """Run the checks if they are requested, and print this node's answer."""
     node = os.environ["SLURMD_NODENAME"]
     verdicts = _verdicts(request, node) if request.check else ()
-    script, devices = request.task_script, ""
+    script, more = request.task_script, {DEVICES: ""}
+    if request.devices or request.interface:
+        from slurm_plugin.supervisor import network  # noqa: PLC0415 - only some modes need it
+    if request.interface and (found := network.loopback(nodelist.expand(request.hosts))):
+        address, _, own = found.partition(" ")
+        more[NOTE] = f"its name is {address} there, which no other node can reach: see /etc/hosts"
+        if own and script:  # without a script the tasks' environment does not come from TaskProlog
+            script += f'[ "${{{request.interface}-}}" ] || echo export {request.interface}={own}\n'
+            more[NOTE] += f"; the tasks get {request.interface}={own}, unless it is set"
+        elif own:
+            more[NOTE] += f"; set {request.interface}={own} in `env`"
     if request.devices:
-        from slurm_plugin.supervisor import network  # noqa: PLC0415 - only mode ascend needs it
-
         try:
-            devices = network.device_line(node, os.environ, alone=nodelist.expand(request.hosts) == [node])
-            script = f"{script or ''}echo export {npu.VISIBLE}={npu.visible(devices)}\n"
+            more[DEVICES] = network.device_line(node, os.environ, alone=nodelist.expand(request.hosts) == [node])
+            script = f"{script or ''}echo export {npu.VISIBLE}={npu.visible(more[DEVICES])}\n"
         except HostfileError as error:
             verdicts = (*verdicts, prechecks.Verdict("npu-devices", FAILED, JOB_PROBLEM, str(error)))
     if script is not None:
         verdicts = (*verdicts, *_write_task_file(request, script))
     report = json.loads(prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts).to_json())
-    for line in answer_lines(number, node, json.dumps({**report, DEVICES: devices})):
+    for line in answer_lines(number, node, json.dumps({**report, **more})):
         print(f"{line}\n", end="", flush=True)  # a single write, even with PYTHONUNBUFFERED
 
 

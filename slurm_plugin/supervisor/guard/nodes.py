@@ -126,6 +126,8 @@ def show(answers: barrier.Answers) -> dict[str, Health]:
                 write(prechecks.line(name, verdict))
         if report is None:
             say(f"{name} {found[name].what or 'did not answer'}")
+    for note in dict.fromkeys(answers.notes.values()):
+        say(f"{nodelist.fold([name for name in answers.reports if answers.notes.get(name) == note])}: {note}")
     return found
 
 

@@ -168,6 +168,7 @@ class Preparation:
             task_script=(self.task_script or "") if first and self.asks else None,
             devices=first and self.with_table,
             prolog=str(self.own_prolog or "") if first else "",
+            interface=self.mode.interface if first else "",
         )
 
     def write_prolog(self) -> None:

@@ -1,5 +1,6 @@
 """What each check reads from the machine it runs on."""
 
+import _socket
 import os
 import resource
 from pathlib import Path
@@ -66,6 +67,31 @@ def test_hosts_files(tmp_path: Path) -> None:
         f"{tmp_path}/a.host",
         f"{tmp_path}/b.host",
     ]
+
+
+def hosts(monkeypatch: pytest.MonkeyPatch, **addresses: list[str]) -> None:
+    """Resolve these names, and no others."""
+
+    def resolved(name: bytes, *_: object, **__: object) -> list[object]:
+        if name.decode() not in addresses:
+            raise _socket.gaierror(-2, "Name or service not known")
+        return [(2, 1, 6, "", (address, 0)) for address in addresses[name.decode()]]
+
+    monkeypatch.setattr(_socket, "getaddrinfo", resolved)
+
+
+def test_dns_names_that_are_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's first line of /etc/hosts passes: most programs do not care. The message names node and address."""
+    hosts(monkeypatch, n1=["127.0.1.1", "10.0.0.1"], n2=["10.0.0.2", "127.0.1.1"], n3=["::1"], site=["127.0.0.1"])
+    settings = {"dns": {"hosts_files": [], "names": ["site"]}}
+    found = dns.Dns().look(Context("prolog", "n1", ("n2", "n1")), settings)
+    said = "3 names; n1 is 127.0.1.1 here, which no other node can reach; see /etc/hosts"
+    assert found[:4] == ("ok", said, 3, 3)
+    found = dns.Dns().look(Context("prolog", "n2", ("n1", "n2", "n3")), {"dns": {"hosts_files": []}})
+    said = "n1 is 127.0.1.1 here, which no other node can reach, n3 is ::1 here, which no other node can reach"
+    assert found[:4] == ("ok", f"3 names; {said}; see /etc/hosts", 3, 3)
+    found = dns.Dns().look(Context("prolog", "n2", ("n1", "n2", "n9")), {"dns": {"hosts_files": []}})
+    assert found[:4] == ("failed", "n9 does not resolve", 2, 3)
 
 
 def test_dns_looks_at_every_name_once(tmp_path: Path) -> None:

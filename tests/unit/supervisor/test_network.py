@@ -1,5 +1,6 @@
 """How to reach a node: its address, as names resolve on this node, and the interface with that address."""
 
+import _socket
 import socket
 import subprocess
 
@@ -54,6 +55,36 @@ def test_the_interface_of_an_address() -> None:
     listed = {each[3].partition("/")[0]: each[1] for each in words}
     assert listed["127.0.0.1"] == "lo"
     assert {address: network.interface(address) for address in listed} == listed
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "hosts", "expected"),
+    [
+        ("127.0.1.1", "10.0.0.2", ("n1", "n2"), "127.0.1.1 {interface}"),
+        ("127.0.1.1", "10.0.0.2", ("n1.site", "n2.site"), "127.0.1.1 {interface}"),
+        ("127.0.1.1", "127.0.0.1", ("n1", "n2"), "127.0.1.1"),
+        ("127.0.1.1", None, ("n2",), "127.0.1.1"),
+        ("127.0.1.1", "10.0.0.2", ("n1",), ""),
+        ("10.0.0.1", "10.0.0.2", ("n1", "n2"), ""),
+        (None, "10.0.0.2", ("n1", "n2"), ""),
+    ],
+)
+def test_a_name_that_is_a_loopback_address(
+    own: str | None, other: str | None, hosts: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interface is that of the route to another host. A node alone needs none."""
+    known = {b"n1": own, b"n2": other, b"n2.site": other}
+
+    def resolved(name: bytes, *_: object, **__: object) -> list[object]:
+        if not (address := known.get(name)):
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)), (2, 1, 6, "", ("10.0.0.9", 0))][:1]
+
+    for module in (socket, _socket):
+        monkeypatch.setattr(module, "getaddrinfo", resolved)
+    monkeypatch.setattr(socket, "gethostname", lambda: "n1")
+    monkeypatch.setattr(network, "interface", lambda address: "lo" if address.startswith("127.") else "eth0")
+    assert network.loopback(hosts) == expected.format(interface="eth0")
 
 
 def test_no_interface() -> None:

@@ -13,7 +13,7 @@ from prechecks import Report
 from slurm_plugin.records import node_directory
 from slurm_plugin.records.node_directory import SPARE
 from slurm_plugin.supervisor import network
-from slurm_plugin.supervisor.guard.barrier import Request
+from slurm_plugin.supervisor.guard.barrier import Request, answers
 from tests.unit.supervisor.guard.answering import BAD_GPU, answered, publish, question, raw
 
 
@@ -68,6 +68,40 @@ def test_task_file(request_: Request, capsys: pytest.CaptureFixture[str]) -> Non
         assert [path.name for path in folder.iterdir()] == ["task.sh"]
         assert (folder / "task.sh").read_text() == script
         assert (folder / "task.sh").stat().st_mode & 0o777 == 0o600
+
+
+CURE = '[ "${GLOO_SOCKET_IFNAME-}" ] || echo export GLOO_SOCKET_IFNAME=eth0\n'
+WHERE = "its name is 127.0.1.1 there, which no other node can reach: see /etc/hosts"
+
+
+@pytest.mark.parametrize(
+    ("found", "script", "written", "note"),
+    [
+        ("", "x\n", "x\n", None),
+        ("127.0.1.1 eth0", "x\n", f"x\n{CURE}", f"{WHERE}; the tasks get GLOO_SOCKET_IFNAME=eth0, unless it is set"),
+        ("127.0.1.1 eth0", "", "", f"{WHERE}; set GLOO_SOCKET_IFNAME=eth0 in `env`"),
+        ("127.0.1.1", "x\n", "x\n", WHERE),
+    ],
+)
+def test_a_name_that_no_other_node_can_reach(
+    found: str,
+    script: str,
+    written: str,
+    note: str | None,
+    request_: Request,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The tasks get the interface to the other nodes, and the log a line. An empty file is not read by the tasks."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr(network, "loopback", lambda hosts: asked.append(hosts) or found)
+    request = replace(request_, check=False, hosts="n[1-2]", task_script=script, interface="GLOO_SOCKET_IFNAME")
+    fields = raw(request, capsys)
+    assert (fields.get("note"), asked) == (note, [["n1", "n2"]])
+    assert Path(request.run_directory, "jobs/7.0.0/user/task.sh").read_text() == written
+    assert answers(["n1"], {"n1": json.dumps(fields)}, "").notes == ({"n1": note} if note else {})
+    raw(replace(request, interface=""), capsys)
+    assert len(asked) == 1
 
 
 @pytest.fixture

@@ -247,6 +247,13 @@ def test_passed_items_have_one_line_for_all_nodes(capsys: pytest.CaptureFixture[
     ]
 
 
+def test_notes_have_one_line_for_all_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the order of the reports."""
+    notes = {"n2": "a", "n3": "b", "n1": "a"}
+    show(barrier.Answers({name: report(name) for name in ("n1", "n2", "n3", "n4")}, "", notes=notes))
+    assert capsys.readouterr().out.splitlines() == ["[slurm_plugin] n[1-2]: a", "[slurm_plugin] n3: b"]
+
+
 def test_only() -> None:
     """The answers and devices of only these nodes, in the job's order."""
     found = only(ANSWERS, ["n3", "n2"])
