@@ -182,8 +182,8 @@ class Attempts:
             cause = found.cause if code or self.saved else "itself"
         elif plan.trial and launcher.told_to_stop:
             code = launcher.stop(TERM_S)
-        elif watcher and code and not watcher.guards.alive:  # a guard that lost the supervisor may have ended its ranks
-            cause = "nodes"
+        elif watcher and code and not watcher.guards.alive and watcher.guards.answered:
+            cause = "nodes"  # a guard that lost the supervisor may have ended its ranks
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
         nodes: Mapping[str, Health] = health
         self.dirty, self.diagnosis = (), None

@@ -90,18 +90,23 @@ class Watcher:
     @property
     def lost(self) -> bool:
         """Whether a node of the program is silent, or a later run has begun. This does not query nodes."""
-        return self.guards.turn_lost or any(name in self.names for name in self.guards.silent())
+        return self.guards.turn_lost or bool(self._silent())
 
     def ended(self) -> None:
         """Check the time limit once more after the program has failed: it may have been told to save before."""
         self.found = self.found or self._time()
 
+    def _silent(self) -> tuple[str, ...]:
+        """Return the silent nodes of the program; none if no guard has ever run: that is no fault of the nodes."""
+        silent = tuple(name for name in self.guards.silent() if name in self.names)
+        return silent if silent and self.guards.answered else ()
+
     def _nodes(self) -> Interruption | None:
         if not self.guards.alive:
-            return Interruption("nodes", "the guards' step has ended")
+            return Interruption("nodes", "the guards' step has ended") if self.guards.answered else None
         if self.guards.isolated:
             return Interruption("nodes", "no other node of the job answers")
-        if silent := tuple(name for name in self.guards.silent() if name in self.names):
+        if silent := self._silent():
             there = self.reachable(silent)
             lost = {name: Health("unreachable", "does not answer") for name in silent if name not in there}
             if lost:

@@ -58,6 +58,7 @@ class Guards:
         self._gone: dict[int, dict[str, str]] = {}
         self._number = 0
         self.heard: dict[str, float] = {}
+        self.answered = False  # whether a guard has ever answered. If not, Slurm has refused or not started the step
         self.drained: dict[str, str] = {}
         self.turn_lost = False
         self.isolated = False
@@ -210,7 +211,7 @@ class Guards:
         number = 0
         while self._beating is not None:
             others = {*self.hosts} - {self._me}
-            if others and others.issubset(self.silent()):
+            if others and self.answered and others.issubset(self.silent()):
                 self.isolated = True  # this node is cut off: its own lease must run out too
                 return
             number, now = number + 1, self._clock()
@@ -277,6 +278,7 @@ class Guards:
 
     def _hear(self, node: str) -> None:
         if node in self.hosts:
+            self.answered = True
             self.heard[node] = self._clock()
 
 

@@ -16,7 +16,7 @@ from tests.fakes import FakeSlurm
 from tests.unit.supervisor.plans import plan
 
 DRAINED = Interruption("nodes", "nodes were drained under it", {"n1": Health("node_problem", "gpu: bad")}, save=True)
-GUARDS = SimpleNamespace(turn_lost=False, alive=True, silent=lambda: ())
+GUARDS = SimpleNamespace(turn_lost=False, alive=True, answered=True, silent=lambda: ())
 
 
 @pytest.mark.parametrize("script", ["exit 0", "trap 'exit 0' TERM; sleep 3000 & wait", "sleep 3000"])

@@ -61,6 +61,14 @@ def test_a_command_that_starts_its_own_tasks_is_told_nothing_of_one(srun: Path) 
     assert not (srun / f"run/jobs/{JOB}.0.0/user/task.sh").exists()
 
 
+def test_a_failure_beside_guards_that_slurm_refused_is_the_programs_own(srun: Path) -> None:
+    """No node has ever answered, so none was lost: the job ends with the program's code, and uses no restart."""
+    refuse = """#!/bin/sh\necho "srun: error: Unable to create step for job 7: Insufficient GRES" >&2\nexit 1\n"""
+    (srun / "srun").write_text(refuse)
+    found = attempted(srun, FakeSlurm(RUNNING), plan(("sh", "-c", "exit 3"), retries=2))
+    assert found == Action("fail", 3, "the program failed with exit code 3; its nodes are fine")
+
+
 def test_a_program_whose_tasks_are_alike_starts_unasked(srun: Path) -> None:
     """Nothing is known of the nodes then, which is no fault; the program runs."""
     (srun / "broken").touch()

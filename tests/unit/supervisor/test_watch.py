@@ -33,6 +33,15 @@ def test_the_guards_have_ended() -> None:
     assert not scene.launcher.told_to_end
 
 
+@pytest.mark.parametrize("alive", [True, False])
+def test_guards_that_never_ran_say_nothing_of_the_nodes(alive: bool) -> None:
+    """Slurm has refused their step, or not started it. The program goes on, and no node is asked again."""
+    scene = Scene()
+    scene.guards.alive, scene.guards.answered, scene.guards.quiet = alive, False, ("n1", "n2", "n3")
+    assert scene.found() is None
+    assert (scene.watcher.lost, scene.asked) == (False, [])
+
+
 def test_no_other_node_answers() -> None:
     """Our own node is cut off."""
     scene = Scene()

@@ -15,7 +15,7 @@ class FakeGuards:
 
     def __init__(self) -> None:
         self.turn_lost = self.isolated = False
-        self.alive = True
+        self.alive = self.answered = True
         self.drained: dict[str, str] = {"n1": "", "n2": "", "n3": ""}
         self.quiet: tuple[str, ...] = ()
 

@@ -20,7 +20,7 @@ def test_ask(machine: Machine, start: Start) -> None:
     for _ in range(2):
         said, complaint = guards.ask(machine.question(), 1.0, never)
         assert {name: json.loads(text)["node"] for name, text in said.items()} == {name: name for name in THREE}
-        assert complaint == ""
+        assert (complaint, guards.answered) == ("", True)
 
 
 def test_the_groups_of_a_heterogeneous_job(machine: Machine, start: Start) -> None:
@@ -57,6 +57,7 @@ def test_an_srun_that_fails(machine: Machine, start: Start) -> None:
     guards = start()
     assert guards.ask("{}", AGES, never) == ({}, "srun: error: no luck")
     assert not guards.alive
+    assert not guards.answered
     assert guards.wipe(AGES) == {}
 
 
