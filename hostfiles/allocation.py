@@ -6,14 +6,15 @@ on 22.05.8, also for nodes with different numbers of tasks.
 
 `from_slurm` reads the variables that Slurm sets:
 
-- Inside a step (SLURM_STEP_ID is set, and is not that of the batch or interactive step): SLURM_STEP_NODELIST and
-  SLURM_STEP_TASKS_PER_NODE. The step may run on fewer nodes than the job, but srun does not change SLURM_JOB_NODELIST.
-  In a step over several groups of a heterogeneous job these variables cover all groups of the step.
+- Inside a step of this job (`step_id`): SLURM_STEP_NODELIST and SLURM_STEP_TASKS_PER_NODE. The step may run on fewer
+  nodes than the job, but srun does not change SLURM_JOB_NODELIST. In a step over several groups of a heterogeneous job
+  these variables cover all groups of the step.
 - Otherwise, in a heterogeneous job (SLURM_HET_SIZE): the variables that end in _HET_GROUP_n, of all groups in order.
   The variables without this suffix describe only group 0.
 - Otherwise: SLURM_JOB_NODELIST (a prolog of 22.05 has only SLURM_NODELIST) and SLURM_TASKS_PER_NODE.
 
-Observed with `env` in a batch script and in steps of 22.05.8, 24.11.5 and 26.05.5.
+A job that is submitted inside another job inherits that job's variables. So those of a step or of groups count only if
+they fit this job. Observed with `env` in a batch script and in steps of 22.05.8, 24.11.5 and 26.05.5.
 
 The records are named tuples of `collections`, because the import of `dataclasses` takes 8 ms.
 """
@@ -32,9 +33,12 @@ _LAST_PORT = 65535
 _ENOUGH_PORTS = 1000  # with fewer ports, two jobs on one node would get the same port too often
 _STEP_STRIDE = 1237  # a prime, so that step 1 of a job and step 0 of the next job get different ports
 _RETRY_STRIDE = 389  # a different prime, for the next port to try if one is in use
+_OF_GROUPS = re.compile(r"SLURM_(\w+_)?(HET|PACK)_(SIZE$|GROUP_)", re.ASCII)  # 22.05 also sets the old names, with PACK
 _PLANE = re.compile(r"plane=([1-9][0-9]{0,8})", re.ASCII)
 _ELSEWHERE = "run this inside a job, or give --nodelist"
 _LAST_STEP = 0xFFFFFFF0  # SLURM_MAX_NORMAL_STEP_ID; the batch, extern and interactive steps have higher ids
+# srun makes these equal, unless it gets --preserve-env
+EQUAL_IN_A_STEP = (("SLURM_STEP_NUM_NODES", "SLURM_NNODES"), ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
 _BLOCK = ("", "*", "block", "pack", "nopack")  # pack and nopack change only the task counts
 
 
@@ -238,17 +242,35 @@ def step_id(environ: Mapping[str, str]) -> int | None:
     """Return the number of this process's step; None in a batch script, in salloc's shell and outside a job.
 
     In a batch script SLURM_STEP_ID is not set on 22.05 and 24.11, and is -5 on 26.05. In salloc's interactive step it
-    is 4294967290.
+    is 4294967290. In a job that was submitted inside a step it may be that of the other job's step.
     """
     if environ.get("SLURM_STEP_ID", "").startswith("-"):
         return None
     step = number(environ, "SLURM_STEP_ID")
-    return None if step is None or step > _LAST_STEP else step
+    return None if step is None or step > _LAST_STEP or _of_another_job(environ) else step
+
+
+def _of_another_job(environ: Mapping[str, str]) -> bool:
+    """Return whether the variables of a step do not fit this job: a batch script has its own job's in their place."""
+    unlike = [step for step, own in EQUAL_IN_A_STEP if environ.get(step) != environ.get(own)]
+    if unlike and environ.get("SLURM_STEP_NUM_NODES"):
+        return True
+    nodes, step = environ.get("SLURM_JOB_NODELIST"), environ.get("SLURM_STEP_NODELIST")
+    return bool(nodes and step and not set(expand(nodes)).issuperset(expand(step)))
 
 
 def groups(environ: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
     """Return the nodes of each group of a heterogeneous job, also inside a step; empty in any other job."""
     return tuple(tuple(expand(_wanted(environ, f"SLURM_JOB_NODELIST{group}"))) for group in _groups(environ))
+
+
+def without_other_groups(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without the variables of a heterogeneous job that submitted this job.
+
+    With them srun ends with "No directives to start application", or with "Only allocated 1 nodes asked for 2".
+    """
+    own = bool(_groups(environ))
+    return {name: value for name, value in environ.items() if own or not _OF_GROUPS.match(name)}
 
 
 def number(environ: Mapping[str, str], name: str) -> int | None:
@@ -273,8 +295,10 @@ def _job(environ: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def _groups(environ: Mapping[str, str]) -> list[str]:
-    """Return the suffixes of a heterogeneous job's variables; empty in any other job."""
-    return [f"_HET_GROUP_{group}" for group in range(number(environ, "SLURM_HET_SIZE") or 0)]
+    """Return the suffixes of a heterogeneous job's variables; empty in any other job, also one submitted inside it."""
+    endings = [f"_HET_GROUP_{group}" for group in range(number(environ, "SLURM_HET_SIZE") or 0)]
+    ids = {environ[name] for ending in endings if (name := f"SLURM_JOB_ID{ending}") in environ}
+    return [] if ids and environ.get("SLURM_JOB_ID") not in ids else endings
 
 
 def _slots(environ: Mapping[str, str], nodelist: str) -> int | list[int]:

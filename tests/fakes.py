@@ -21,7 +21,7 @@ from slurm_plugin.slurm import (
     Submitted,
 )
 from slurm_plugin.slurm.limits import Limit
-from slurm_plugin.slurm.resources import DeviceUse, Event, Reservation, Resources
+from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Reservation, Resources
 
 _FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded", "JobName": "name"}
 
@@ -183,6 +183,10 @@ class FakeSlurm:
     def reservations(self) -> Sequence[Reservation]:
         self._refuse("reservations", None)
         return self.reserved
+
+    def devices_of(self, job_id: int) -> Mapping[str, tuple[Gres, ...]]:
+        self._refuse("devices_of", job_id)
+        return {use.node: use.devices for use in self.uses if use.job_id == job_id}
 
     def node_events(self, node: str) -> Sequence[Event]:
         self._refuse("node_events", node)

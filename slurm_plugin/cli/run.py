@@ -57,7 +57,8 @@ def _slurm_answers() -> SlurmAnswers:
     try:
         number = int(os.environ.get("SLURM_JOB_ID", ""))
         door = connect(directory=site_settings.slurm_bin(), say=say, in_job=True)
-        return SlurmAnswers(door.job(number), door.queueing([number]).get(number), door.request(number))
+        limits, devices = door.queueing([number]).get(number), door.devices_of(number)
+        return SlurmAnswers(door.job(number), limits, door.request(number), devices)
     except ValueError:
         return SlurmAnswers()
     except SlurmError as error:

@@ -14,7 +14,7 @@ from hostfiles import nodelist
 from slurm_plugin.slurm import calls, parse, resources
 from slurm_plugin.slurm.command_runner import CommandRunner
 from slurm_plugin.slurm.model import Node
-from slurm_plugin.slurm.resources import DeviceUse, Event, Reservation, Resources
+from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Reservation, Resources
 
 EVENT_FIELDS: Final = "TimeStart,TimeEnd,State,User,Reason"  # the last field may contain any text
 MOST_NODES: Final = 1 << 16  # nodes in the lines about a job's devices, which a user can forge
@@ -23,7 +23,7 @@ _NODE = re.compile(r"^(?=NodeName=)", re.MULTILINE)
 _WORDS = re.compile(r"^   (?:Reason|Comment|Extra)=", re.MULTILINE)
 _SYSTEM = re.compile(r"^   OS=(\S+(?: \S+)?)", re.MULTILINE)
 _JOB = re.compile(r"^JobId=([0-9]{1,10}) ", re.MULTILINE | re.ASCII)
-_DEVICES = re.compile(r"^     Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)$", re.MULTILINE)
+_DEVICES = re.compile(r"^     Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)$", re.MULTILINE)
 # Only operators create reservations. Later fields, such as a comment, may have any text.
 _RESERVATION = re.compile(
     r"^ReservationName=(?P<name>\S+) StartTime=(?P<start>\S+) EndTime=(?P<end>\S+) Duration=\S+ Nodes=(?P<nodes>\S+) ",
@@ -42,6 +42,11 @@ class Inventory(CommandRunner):
     def device_uses(self) -> Sequence[DeviceUse]:
         """Return the devices that running jobs have on each node."""
         return device_uses(self._ask(["scontrol", "--details", "--all", "show", "job"], calls.READ_JOBS))
+
+    def devices_of(self, job_id: int) -> Mapping[str, tuple[Gres, ...]]:
+        """Return the devices of a running job on each of its nodes, and of all groups of a heterogeneous job."""
+        text = self._ask(["scontrol", "--details", "--all", "show", "job", str(job_id)], calls.READ_JOBS)
+        return {use.node: use.devices for use in device_uses(text, of=job_id)}
 
     def node_events(self, node: str) -> Sequence[Event]:
         """Return the times at which a node was out of service, from slurmdbd."""
@@ -84,8 +89,8 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def device_uses(text: str) -> list[DeviceUse]:
-    """Parse `scontrol --details show job`: the devices of running jobs.
+def device_uses(text: str, of: int | None = None) -> list[DeviceUse]:
+    """Parse `scontrol --details show job`: the devices of running jobs. `of`: all nodes of this job, also without any.
 
     Slurm prints a job's name unescaped, and with a newline in it a user can forge a record. So leave out each job with
     two records. A forged line about the user's own job remains possible: callers compare it with the devices in use.
@@ -96,17 +101,21 @@ def device_uses(text: str) -> list[DeviceUse]:
     times = Counter(number for number, _ in records)
     found, room = list[DeviceUse](), MOST_USES
     for number, record in records:
+        if of is not None and number != of and not record.startswith(f"HetJobId={of} "):
+            continue  # another task of the job's array
         uses: list[DeviceUse] = []
         for nodes, given in _DEVICES.findall(record) if times[number] == 1 else ():
             if room < 0 or len(uses) > MOST_NODES:
                 break
             devices = resources.gres(given)
+            if not devices and of is None:
+                continue
             try:
                 names = nodelist.expand(nodes)
             except nodelist.HostfileError:
                 continue
             room -= len(names)
-            uses += [DeviceUse(number, name, devices) for name in names[: MOST_NODES + 1] if devices]
+            uses += [DeviceUse(number, name, devices) for name in names[: MOST_NODES + 1]]
         found += uses if len(uses) <= MOST_NODES else []
     return found
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a hook needs no `datetime` if all checks pass
     from datetime import datetime
 
     from slurm_plugin.slurm.limits import Limit
-    from slurm_plugin.slurm.resources import DeviceUse, Event, Reservation, Resources
+    from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Reservation, Resources
 
 UNKNOWN: Final = "UNKNOWN"
 HOOK_COMMANDS: Final = ("scontrol", "squeue", "scancel")  # the commands of Slurm that hooks run
@@ -276,6 +276,9 @@ class Slurm(Protocol):
 
     def reservations(self) -> "Sequence[Reservation]":
         """Return the reservations that this user may see, in one request."""
+
+    def devices_of(self, job_id: int) -> "Mapping[str, tuple[Gres, ...]]":
+        """Return the devices of a running job on each of its nodes, and of all groups of a heterogeneous job."""
 
     def node_events(self, node: str) -> "Sequence[Event]":
         """Return the times at which a node was out of service, from slurmdbd. Raise SlurmError without a slurmdbd."""

@@ -1,7 +1,7 @@
 """Records of what nodes have, what jobs have of it, when nodes were out of service, and what is reserved."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -35,11 +35,11 @@ class Resources(NamedTuple):
 
     def has(self, name: str, kind: str = "") -> int:
         """Return how many devices of this name, and of this type if it is given, the node has."""
-        return _count(self.devices, name, kind)
+        return count(self.devices, name, kind)
 
     def in_use(self, name: str, kind: str = "") -> int:
         """Return how many devices of this name, and of this type if it is given, jobs have."""
-        return _count(self.used, name, kind)
+        return count(self.used, name, kind)
 
 
 class DeviceUse(NamedTuple):
@@ -157,5 +157,6 @@ def _numbers(text: str) -> frozenset[int]:
     return frozenset(number for low, _, high in ranges for number in range(int(low), int(high or low) + 1))
 
 
-def _count(devices: tuple[Gres, ...], name: str, kind: str) -> int:
+def count(devices: Sequence[Gres], name: str, kind: str = "") -> int:
+    """Return how many devices have this name, and this type if it is given."""
     return sum(each.amount for each in devices if each.name == name and kind in ("", each.type))

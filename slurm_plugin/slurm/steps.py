@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
 from hostfiles import nodelist
+from hostfiles.allocation import without_other_groups
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import parse
 from slurm_plugin.slurm.input_variables import INPUT
@@ -28,11 +29,19 @@ _MEMORY = re.compile(rb"^(?:slurmstepd: error: Detected [0-9]+ oom[_-]kill event
 # of a running job with this error, whatever memory the step requests. srun does not try again.
 _REFUSED = re.compile(rb"^srun: error: Unable to create step for job \S+: Memory required by task is not available")
 # With these variables srun reads `argv` as a list of programs, or refuses --ntasks-per-node.
-_SPOIL = ("SRUN_MULTI", "NTASKS_PER_GPU")
-MEMORY = ("MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE")  # an overlapping step must not take memory
+_SPOIL = ("SLURM_SRUN_MULTI",)
+MEMORY = ("SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE")  # an overlapping step must not take memory
+# With these srun requests devices. They may be inherited from the job that submitted this one. Without them a step gets
+# what this job has requested. 26.05 and 24.11 write --gpus-per-task into the last two.
+DEVICES = (
+    "SLURM_GRES", "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK",
+    "SLURM_NTASKS_PER_GPU", "SLURM_CPUS_PER_GPU", "SLURM_TRES_PER_TASK", "SLURM_TRES_BIND",
+)  # fmt: skip
+# The batch host's GPUs, CPUs and memory nodes. SLURM_PLUGIN_LAUNCH makes TaskProlog act.
+_OF_BATCH_HOST = ("SLURM_JOB_GPUS", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_PLUGIN_LAUNCH")
 # With the user's INPUT srun may hide, mark or cut the output of tasks, give them no stdin, or start none. No option
-# overrides all of them. SLURM_PLUGIN_LAUNCH makes TaskProlog act.
-_NO_ANSWERS = INPUT.union(f"SLURM_{name}" for name in (*_SPOIL, "PLUGIN_LAUNCH", *MEMORY))
+# overrides all of them.
+_NO_ANSWERS = (*INPUT, *_SPOIL, *_OF_BATCH_HOST, *MEMORY, *DEVICES)
 HELP_S = 10.0
 POLL_S = 0.1
 MOST_OUTPUT = 1 << 16
@@ -74,12 +83,14 @@ def on_each_node(
     *,
     stop: bool = False,
     survive: bool = False,
+    devices: bool = False,
 ) -> list[str]:
     """Return the srun command that runs `argv` once on each host.
 
     `stop`: srun ends all tasks when one fails. `survive`: srun ends no task when a node fails. The step overlaps with
     others, so it needs no free CPU. `groups`: the nodes of each group of a heterogeneous job. The command has one part
-    for each group with a host.
+    for each group with a host. `devices`: the step shares the job's devices on its nodes. Slurm can do this only if the
+    job requested them per node: of a total Slurm would refuse the step ("Insufficient GRES available in allocation").
     """
     parts = [[host for host in hosts if host in known] for known in map(set, groups)] if groups else [list(hosts)]
     step = ["srun"]
@@ -88,7 +99,8 @@ def on_each_node(
             continue
         step += [":"] if len(step) > 1 else []
         step += [f"--het-group={number}"] if groups else []
-        step += ["--quiet", "--overlap", "--mem=0", f"--kill-on-bad-exit={int(stop)}", "--export=ALL"]
+        step += ["--quiet", "--overlap", "--mem=0", *([] if devices else ["--gres=none"])]
+        step += [f"--kill-on-bad-exit={int(stop)}", "--export=ALL"]
         step += ["--no-kill", "--wait=0"] if survive else []
         step += [f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1"]
         step += [f"--nodelist={nodelist.fold(names)}", "--", *argv]
@@ -99,7 +111,7 @@ def one_task_a_node(
     argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float, groups: Sequence[Sequence[str]] = ()
 ) -> Result:
     """Run `argv` once on each host with `text` on stdin. If the deadline passes, return the output until then."""
-    words, environ = on_each_node(argv, hosts, groups), answering_environment(os.environ)
+    words, environ = on_each_node(argv, hosts, groups, devices=True), answering_environment(os.environ)
     try:
         return run(words, deadline_s=deadline_s, environ=environ, text=text)
     except FileNotFoundError as error:
@@ -116,8 +128,9 @@ def takes(flag: str) -> bool | None:
 
 
 def answering_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the variables that change a step, its stdin or its output."""
-    return {name: value for name, value in environ.items() if name not in _NO_ANSWERS}
+    """Return the environment without the variables that change a step's stdin, output, devices, memory or CPUs."""
+    found = without_other_groups(environ)
+    return {name: value for name, value in found.items() if not name.startswith(_NO_ANSWERS)}
 
 
 def beside(

@@ -10,7 +10,7 @@ changed the partition or the time limit that its #SBATCH lines request.
 import math
 import re
 import signal
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.records import durations, token
 from slurm_plugin.records.job_plan import FIRST_LINE_BYTES
 from slurm_plugin.slurm import Job, Queueing, Request
+from slurm_plugin.slurm.resources import Gres, count
 from slurm_plugin.spec import Accelerators, Spec, resources
 from slurm_plugin.spec.key_types import joined
 from slurm_plugin.submit import recovery_options, render
@@ -40,13 +41,14 @@ class SlurmAnswers(NamedTuple):
     job: Job | None = None
     queueing: Queueing | None = None
     request: Request | None = None
+    devices: Mapping[str, Sequence[Gres]] = {}  # of each node; empty: no report
 
 
 class Given(NamedTuple):
     """The resources and options that Slurm gave this run."""
 
     nodes: int
-    gpus: int  # on this node
+    gpus: int  # on each node; the fewest, if that differs
     directory: str
     submitted_in: str  # SLURM_SUBMIT_DIR
     time_limit_s: int | None = None  # None: no limit, or unknown
@@ -55,6 +57,7 @@ class Given(NamedTuple):
     lines: Mapping[str, str] | None = None  # the options of the #SBATCH lines; None: unreadable
     time_min_s: int = 0  # sbatch's --time-min: Slurm may shorten the limit to this time
     restarted: bool = False  # whether the job was requeued
+    unlike: str = ""  # how many GPUs which nodes have, if that differs
 
 
 class Contradiction(NamedTuple):
@@ -110,6 +113,11 @@ def fit(spec: Spec, keys: Container[str], given: Given, say: Callable[[str], Non
     if "nodes" not in keys and spec.mode != "single":
         spec = msgspec.structs.replace(spec, nodes=max(given.nodes - spec.spares, 1))
     if "accelerators" not in keys:
+        if given.unlike and spec.mode not in ("single", "script"):
+            raise UsageError(
+                f"`accelerators` is missing, and Slurm gave the nodes unlike numbers of GPUs: {given.unlike}\n"
+                "  correct the #SBATCH lines: --gpus-per-node or --gres, not --gpus"
+            )
         spec = msgspec.structs.replace(spec, accelerators=Accelerators(gpu=given.gpus))
     found = list(contradictions(spec, given))
     for each in found:
@@ -130,10 +138,12 @@ def given(environ: Mapping[str, str], directory: str, answers: SlurmAnswers, scr
         nodes = int(environ["SLURM_JOB_NUM_NODES"])
     except (KeyError, ValueError):
         raise UsageError("found no job here: submit the spec with: sbatch JOB.yaml") from None
-    count, ids = environ.get("SLURM_GPUS_ON_NODE", ""), environ.get("SLURM_JOB_GPUS", "")
+    here, ids = environ.get("SLURM_GPUS_ON_NODE", ""), environ.get("SLURM_JOB_GPUS", "")
+    own = int(here) if here.isdigit() else len(nodelist.expand(f"gpu[{ids}]")) if ids else 0
+    gpus = {name: count(each, "gpu") for name, each in answers.devices.items()}
     return Given(
         nodes=nodes,
-        gpus=int(count) if count.isdigit() else len(nodelist.expand(f"gpu[{ids}]")) if ids else 0,
+        gpus=min(gpus.values(), default=own),
         directory=directory,
         submitted_in=environ.get("SLURM_SUBMIT_DIR", directory),
         time_limit_s=answers.queueing.time_limit_s if answers.queueing else None,
@@ -142,7 +152,14 @@ def given(environ: Mapping[str, str], directory: str, answers: SlurmAnswers, scr
         lines=_lines(script),
         time_min_s=answers.queueing.time_min_s if answers.queueing else 0,
         restarted=environ.get("SLURM_RESTART_COUNT", "0") != "0",
+        unlike=_unlike(gpus),
     )
+
+
+def _unlike(gpus: Mapping[str, int]) -> str:
+    """Return `4 on n1, 2 on n[2-3]`; empty if all nodes have the same number."""
+    of = {number: [name for name, each in gpus.items() if each == number] for number in gpus.values()}
+    return ", ".join(f"{number} on {nodelist.fold(names)}" for number, names in of.items()) if len(of) > 1 else ""
 
 
 def _lines(script: bytes) -> dict[str, str] | None:

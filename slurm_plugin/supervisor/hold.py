@@ -26,7 +26,7 @@ from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.supervisor.decide import Action, Attempt, Phase, Wish, decide
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
-from slurm_plugin.supervisor.run import Run
+from slurm_plugin.supervisor.run import Run, own_variables
 
 STATE: Final = "hold.json"
 REQUEST: Final = "hold.request"
@@ -104,7 +104,7 @@ class Hold:
         """`began`: called when the first hold has begun, with its reason and its end."""
         self._asked_s, self._job_id, self._restart = asked_s, run.job_id, run.restart
         self._directory, self._site, self._door, self._cluster = directory, site, door, cluster
-        self._most_s, self._whose = most(site, os.environ)
+        self._most_s, self._whose = most(site, own_variables(os.environ))
         self._tell = began
         self._number = 0  # the number of the current hold
         self._began = self._asked_at = 0.0  # when the hold began, and when the time limit was last read

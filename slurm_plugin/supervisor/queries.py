@@ -3,17 +3,22 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from hostfiles import HostfileError, nodelist
 from hostfiles.allocation import number
 from prechecks.report import JOBS, OURS
+from slurm_plugin.errors import MissingError
 from slurm_plugin.records import node_drains
+from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Job, Slurm, SlurmDeniedError, SlurmError
 from slurm_plugin.slurm.calls import Patience
+from slurm_plugin.supervisor.hosts import accelerators
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
-from slurm_plugin.supervisor.run import restart_count
+from slurm_plugin.supervisor.run import Run, from_environment, own_variables, restart_count
 
 AWAY_S: Final = 300.0  # wait this long while slurmctld restarts or fails over: it cannot start or requeue jobs then
 
@@ -36,6 +41,26 @@ def job(door: Slurm, job_id: int, launcher: Launcher) -> Job | None:
     except SlurmError as error:
         say(f"could not read the job: {error}")
         return None
+
+
+def run(environ: Mapping[str, str], door: Slurm, plan: JobPlan) -> tuple[Run, Mapping[str, str]]:
+    """Return the run of a batch script, and the environment of its program.
+
+    A plain script gets the environment as Slurm gave it, with the variables of the job that submitted it. Raise
+    UsageError and HostfileError as `from_environment` and `accelerators.slots`. If Slurm does not tell what the job
+    requested, it counts as requested per node, as in most jobs.
+    """
+    given = counted(environ, door)
+    own = own_variables(given)
+    slots = plan.slots or (1 if plan.plain else accelerators.slots(own, door.devices_of))
+    found = replace(from_environment(own, slots, [each for each, _ in plan.groups]), devices=True)
+    with suppress(SlurmError, MissingError):
+        request = door.request(found.job_id)
+        own = own_variables(own, request.cpus)
+        found = replace(found, devices=request.gres is not None)
+        if not found.devices:
+            found = replace(found, gpus=accelerators.numbers(door.devices_of(found.job_id)))
+    return found, given if plan.plain else own
 
 
 def counted(environ: Mapping[str, str], door: Slurm) -> Mapping[str, str]:

@@ -3,16 +3,17 @@
 import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import hostfiles
 from hostfiles.allocation import EPHEMERAL as USUAL_EPHEMERAL
-from hostfiles.allocation import ephemeral_range, job_port, number
+from hostfiles.allocation import ephemeral_range, job_port, number, without_other_groups
 from hostfiles.allocation import groups as groups_of
 from slurm_plugin.errors import UsageError
 
 PORTS_TRIED = 64
+_OF_A_STEP = ("SLURM_STEP", "SLURM_CPU_BIND", "SLURM_MEM_BIND")  # the beginnings of names that only srun sets
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -27,6 +28,8 @@ class Run:
     attempt: int = 0  # the number of the current attempt, counted over all runs of the job
     groups: tuple[tuple[str, ...], ...] = ()  # the nodes of each group of a heterogeneous job
     parts: tuple[int, ...] = ()  # Slurm's job id of each group, as in the group's Prolog, Epilog and scontrol
+    devices: bool = False  # whether the job requested its devices per node, so that a step on any of its nodes has them
+    gpus: Mapping[str, Sequence[int]] = field(default_factory=dict)  # otherwise: the numbers of its GPUs on each node
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -34,22 +37,22 @@ class Run:
         return self.allocation.names
 
 
-def from_environment(environ: Mapping[str, str], slots: int | None, grouped: Sequence[int] = ()) -> Run:
+def from_environment(environ: Mapping[str, str], slots: int | Sequence[int] | None, grouped: Sequence[int] = ()) -> Run:
     """Read the run from a batch script's environment.
 
-    `slots`: the slots of each node; None: the number of its accelerators. `grouped`: for each group of a heterogeneous
-    job, the slots of one node. Raise UsageError outside a job, and if the job has another number of groups.
+    `slots`: those of every node, or of each; None: as many as this node has accelerators. `grouped`: for each group of
+    a heterogeneous job, the slots of one node. Raise UsageError outside a job, and for another number of groups.
     """
     if not environ.get("SLURM_JOB_ID"):
         raise UsageError("no SLURM_JOB_ID: `job supervise` is called by a batch script; submit one with: sbatch")
-    size = number(environ, "SLURM_HET_SIZE") or 0
-    if size != len(grouped):
-        raise UsageError(
-            f"found a job of {_shown(size)}, and this script is for one of {_shown(len(grouped))}; write `groups:` in a"
-            " job spec for several kinds of nodes, or use sbatch and slurm-plugin hosts"
-        )
     try:
+        environ = own_variables(environ)
         groups = groups_of(environ)
+        if len(groups) != len(grouped):
+            raise UsageError(
+                f"found a job of {_shown(len(groups))}, and this script is for one of {_shown(len(grouped))}; write"
+                " `groups:` in a job spec for several kinds of nodes, or use sbatch and slurm-plugin hosts"
+            )
         each = [count for names, count in zip(groups, grouped, strict=True) for _ in names]
         allocation = hostfiles.from_slurm(environ, each or slots)
     except hostfiles.HostfileError as error:
@@ -61,8 +64,20 @@ def from_environment(environ: Mapping[str, str], slots: int | None, grouped: Seq
         allocation=allocation,
         attempt=restart_count(environ),
         groups=groups,
-        parts=tuple(number(environ, f"SLURM_JOB_ID_HET_GROUP_{place}") or 0 for place in range(size)),
+        parts=tuple(number(environ, f"SLURM_JOB_ID_HET_GROUP_{place}") or 0 for place in range(len(groups))),
     )
+
+
+def own_variables(environ: Mapping[str, str], cpus: int | None = None) -> dict[str, str]:
+    """Return a batch script's environment without variables of the job that submitted this one.
+
+    These are the variables of a step and of groups, and another number of CPUs than `cpus`, those of a task in this
+    job. srun would use the CPUs in SLURM_CPU_BIND, which this job may not have. Raise HostfileError for malformed
+    variables.
+    """
+    others: tuple[str, ...] = _OF_A_STEP if "SLURM_STEP_NODELIST" in environ else ()
+    others += ("SLURM_CPUS_PER_TASK",) if cpus and environ.get("SLURM_CPUS_PER_TASK") != f"{cpus}" else ()
+    return {name: value for name, value in without_other_groups(environ).items() if not name.startswith(others)}
 
 
 def _shown(groups: int) -> str:

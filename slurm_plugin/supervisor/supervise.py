@@ -27,7 +27,7 @@ from slurm_plugin.supervisor.guard.nodes import Nodes
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.preparation import lifecycle
-from slurm_plugin.supervisor.run import Run, from_environment
+from slurm_plugin.supervisor.run import Run
 from slurm_plugin.supervisor.share.beside import shared
 
 # The settings for a launch if the site's settings cannot be read.
@@ -57,8 +57,7 @@ def main(plan: JobPlan, default_settings: Callable[[], Mapping[str, Any]]) -> in
     launcher = Launcher()
     with script.or_alone(plan, launcher), launcher:  # before any call of Slurm: the launcher forwards signals
         door = connect(directory=site.get("slurm_bin", ""), say=say, in_job=True)
-        environ = queries.counted(os.environ, door)
-        run = from_environment(environ, plan.slots or None, [slots for slots, _ in plan.groups])
+        run, environ = queries.run(os.environ, door, plan)
         if plan.any_of and not any_of.is_mine(door, run.job_id, launcher):
             return any_of.LOSER
         if plan.mark:
@@ -84,10 +83,8 @@ class Supervisor:
         wanted = plan.nodes or len(run.nodes)
         self.wish = Wish(wanted, plan.min_nodes or wanted, plan.unconditional)
         self.lost_s = float(site.get("recovery", {}).get("node_timeout_s", LOST_S))
-        leased = plan.retries > 0
-        self.nodes = Nodes(
-            run.nodes, self._guard(), lambda: launcher.told_to_end, self.lost_s, leased=leased, groups=run.groups
-        )
+        more: Any = {"leased": plan.retries > 0, "groups": run.groups, "devices": run.devices}
+        self.nodes = Nodes(run.nodes, self._guard(), lambda: launcher.told_to_end, self.lost_s, **more)
         self.attempts = Attempts(surroundings, self.run, self.nodes, self.wish)
         self.lost: frozenset[str] = frozenset()  # nodes that did not answer at the end of the last attempt
         self.spent = ""  # why this run may not start, on a site that grants no restarts

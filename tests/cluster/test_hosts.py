@@ -7,7 +7,7 @@ import pytest
 from hostfiles import ranktable_read
 from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.sandbox.machine import inside
-from tests.cluster.jobs import workdir
+from tests.cluster.jobs import Job, printed, workdir
 
 pytestmark = pytest.mark.cluster
 HOME = "/home/alice"
@@ -60,6 +60,32 @@ def test_a_heterogeneous_job_is_one_allocation(cluster: Sandbox) -> None:
     assert len(lines) == 3 + 5 + 3 + 1
     assert [line for line in lines[3:-1] if len(set(line.split())) != 1] == []
     assert lines[-1] == "n2:1"
+
+
+UNLIKE = """#!/bin/bash
+slurm-plugin hosts openmpi
+slurm-plugin hosts pytorch --node 1 | tail -1
+srun -N2 -n2 --gres=gpu:2 slurm-plugin hosts mpich | sort | tr '\\n' ' '
+"""
+LAUNCHED = """#!/bin/bash
+#PLUGIN retries=1 mode=openmpi
+cat $SLURM_PLUGIN_HOSTFILE
+exit 3
+"""
+
+
+def test_nodes_with_unlike_numbers_of_gpus(cluster: Sandbox) -> None:
+    """Slurm's variables have only those of the batch host. The guards' step is not refused, and checks all of them."""
+    cluster.run(["sbatch", "-w", "n2", "--gres=gpu:2", "--output=/dev/null", "--wrap", "sleep 9000"])
+    lines = batch(cluster, "unlike", UNLIKE, "-N2", "-w", "n[1-2]", "--gpus=6")
+    assert lines == ["n1 slots=4", "n2 slots=2", "export SLOTS=2", "n1:4 n1:4 n2:2 n2:2 "]
+    directory = workdir(cluster, "unlike-launched")
+    (directory / "job.sh").write_text(LAUNCHED)
+    line = "slurm-plugin sbatch --parsable -N2 -w 'n[1-2]' --gpus=6 --output=job.out job.sh"
+    job = Job(cluster, int(cluster.run(["sh", "-c", f"cd {directory.name}; {line}"]).stdout), directory)
+    assert (job.end(), job.exit_code) == ("FAILED", "3:0")
+    assert printed(job) == ["n1 slots=4", "n2 slots=2"]
+    assert job.log.count("[slurm_plugin] gpu-check: ok on n[1-2]\n") == 2, job.log
 
 
 # A table is folded into one line that begins with a unique word.

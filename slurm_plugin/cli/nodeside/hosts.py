@@ -26,7 +26,9 @@ def _hosts(options: Namespace) -> int:
     """Print or write one format. Return 2 if the allocation cannot be read or the file cannot be written."""
     _check(options)
     announce = hostfiles.DEVICES.get(options.format, False)  # True for a rank table, for which programs wait
-    return command.deliver(lambda: _text(options, os.environ), options.output, announce=announce)
+    return command.deliver(
+        lambda: _text(options, command.own_environment(os.environ)), options.output, announce=announce
+    )
 
 
 def _check(options: Namespace) -> None:
@@ -55,7 +57,9 @@ def _text(options: Namespace, environ: Mapping[str, str]) -> str:
 
         allocation, task = ascend_hosts.prepared(options, environ, task)
     else:
-        allocation = command.described(options, environ, options.slots)
+        of_node = "node" in hostfiles.OPTIONS.get(options.format, ()) and options.node is None
+        of_all = options.format not in hostfiles.PER_TASK and not of_node
+        allocation = command.described(options, environ, options.slots, of_all=of_all)
     return hostfiles.FORMATS[options.format](allocation, _port(options, environ, allocation), task, **given)
 
 
@@ -92,8 +96,11 @@ def _devices(options: Namespace) -> int:
     """Print this node's line. If the devices cannot be read, print an error that names the node, and return 2."""
     from slurm_plugin.supervisor.hosts import devices  # noqa: PLC0415 - srun and the resolver
 
-    environ = os.environ
-    return command.deliver(lambda: devices.own_line(devices.own_name(options.name, environ), environ) + "\n", None)
+    def line() -> str:
+        environ = command.own_environment(os.environ)
+        return devices.own_line(devices.own_name(options.name, environ), environ) + "\n"
+
+    return command.deliver(line, None)
 
 
 def _convert(options: Namespace) -> int:

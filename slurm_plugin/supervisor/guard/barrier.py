@@ -50,6 +50,7 @@ class Request:
     devices: bool = False  # whether the rank table needs the node's Ascend devices
     prolog: str = ""  # the job's own TaskProlog, which srun runs in each task; empty: slurm.conf's
     interface: str = ""  # the variable with the interface for the tasks, if the node's name is a loopback address
+    gpus: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of each node, if the guards' steps have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +139,23 @@ def answer(request: Request, number: int) -> None:
 def _verdicts(request: Request, node: str) -> tuple[prechecks.Verdict, ...]:
     """Return the verdicts in the report of root's prolog. If there is none, or at a recheck, run all checks here.
 
-    `ulimit` depends on the user, so this process always measures it.
+    `ulimit` depends on the user, so this process always measures it. In a step without GPUs Slurm may refuse access to
+    them, so the driver would report that they are missing: check only their files.
     """
+    gpus, settings = nvidia.of_job(os.environ, "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), request.settings
+    if not gpus and (others := request.gpus.get(node)):
+        gpus = tuple(others)
+        settings = {**settings, "gpu-check": {**settings.get("gpu-check", {}), "tool": None}}
     context = prechecks.Context(
         hook=request.hook,
         node=node,
         hosts=tuple(nodelist.expand(request.hosts)),
-        gpus=nvidia.of_job(os.environ, "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"),
+        gpus=gpus,
         infiniband=request.infiniband,
     )
     published = _published(request) if request.hook == "barrier" else None
     if published is None:
-        return prechecks.run(context, request.settings)
+        return prechecks.run(context, settings)
     own = prechecks.run(context, request.settings, items=("ulimit",))
     return merged(published.items, own)
 

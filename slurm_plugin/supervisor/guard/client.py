@@ -42,13 +42,14 @@ class Guards:
         environ: Mapping[str, str] | None = None,
         *,
         groups: Sequence[Sequence[str]] = (),
+        devices: bool = False,
         lost_s: float = site_settings.LOST_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start the steps. `lost_s`: seconds that a node may be silent. Raise MissingError if there is no srun.
 
         `groups`: the nodes of each group of a heterogeneous job. Each group needs its own step: a step over several
-        groups gives its stdin to the tasks of one group only.
+        groups gives its stdin to the tasks of one group only. `devices`: whether the guards check the job's devices.
         """
         self.hosts, self._clock = tuple(hosts), clock
         self._me = os.environ.get("SLURMD_NODENAME", self.hosts[0])
@@ -74,7 +75,9 @@ class Guards:
         environ = {**steps.answering_environment(os.environ if environ is None else environ), **SPARED}
         parts = [[name for name in self.hosts if name in known] for known in map(set, groups or [self.hosts])]
         self._steps = [
-            _started(steps.on_each_node(command, names, groups, survive=True), environ) for names in parts if names
+            _started(steps.on_each_node(command, names, groups, survive=True, devices=devices), environ)
+            for names in parts
+            if names
         ]
         self._readers = [
             Thread(target=self._read, args=pair, daemon=True)

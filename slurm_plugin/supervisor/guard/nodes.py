@@ -27,13 +27,14 @@ class Nodes:
     leased: bool = False  # whether the guards get beats after the first answer
     fenced_at: float = 0.0  # the time on the guards' clock by which the ranks on lost nodes have certainly ended
     groups: tuple[tuple[str, ...], ...] = ()  # the nodes of each group of a heterogeneous job
+    devices: bool = False  # whether the guards' step shares the job's devices, to check and to measure them
     _guards: Guards | None = None
 
     @property
     def guards(self) -> Guards:
         """The guards. They start on first use."""
         if self._guards is None:
-            self._guards = Guards(self.command, self.names, groups=self.groups, lost_s=self.lost_s)
+            self._guards = self._started(self.names)
         return self._guards
 
     @property
@@ -53,7 +54,7 @@ class Nodes:
 
     def reachable(self, names: tuple[str, ...], request: barrier.Request) -> tuple[str, ...]:
         """Start new guards on these nodes. Return the nodes whose new guard answers."""
-        fresh = Guards(self.command, names, groups=self.groups, lost_s=self.lost_s)
+        fresh = self._started(names)
         quick = replace(request, check=False, task_script=None, devices=False)
         said, _ = fresh.ask(barrier.text(quick), REACH_S, self.give_up)
         fresh.close(names)
@@ -95,8 +96,11 @@ class Nodes:
         if self._guards is not None:
             fenced_at = self._guards.close([name for name in self._guards.hosts if name not in dirty])
             self.fenced_at = max(self.fenced_at, fenced_at)
-        self._guards = fresh = Guards(self.command, names, groups=self.groups, lost_s=self.lost_s)
+        self._guards = fresh = self._started(names)
         return fresh
+
+    def _started(self, names: Sequence[str]) -> Guards:
+        return Guards(self.command, names, groups=self.groups, devices=self.devices, lost_s=self.lost_s)
 
     def close(self, dirty: Sequence[str] = ()) -> None:
         """End the guards. On `dirty` nodes ranks of the last attempt may still run: the guards there end them first."""

@@ -14,7 +14,7 @@ import signal
 import site
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +41,7 @@ class Request(NamedTuple):
     cpus: Mapping[str, int]  # the job's CPUs on each node
     every_s: float = usage.EVERY_S
     cards: int = 0  # accelerators that the job has on each node, if more than 1: for those that Slurm does not number
+    gpus: Mapping[str, Sequence[int]] = {}  # the numbers on each node, if the guards' step has none
 
 
 Values = tuple[float | None, int | None, int | None, int | None]  # cpu, memory, read, write
@@ -124,7 +125,7 @@ def stop(pid: int) -> None:
 
 def _sample(parent: int, asked: Request, measured: Callable[[], Values], node: str, out: int) -> None:
     """Write a line for each sample until `parent` has ended."""
-    own = own_accelerators(os.environ)
+    own = own_accelerators(os.environ) or tuple(asked.gpus.get(node, ())) or None
     pace: Pace | None = None
     measured()
     until = time.monotonic() + min(FIRST_S, asked.every_s)

@@ -35,7 +35,7 @@ def own_line(name: str, environ: Mapping[str, str], *, alone: bool | None = None
     Raise HostfileError, with the node's name, if the devices cannot be read.
     """
     if alone is None:
-        alone = environ.get("SLURM_JOB_NUM_NODES") == "1" and "SLURM_HET_SIZE" not in environ
+        alone = environ.get("SLURM_JOB_NUM_NODES") == "1" and not groups(environ)
     try:
         return network.device_line(name, environ, alone=alone)
     except HostfileError as error:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hostfiles import Allocation, HostfileError, nodelist
-from slurm_plugin.slurm.steps import MEMORY
+from slurm_plugin.slurm.steps import DEVICES, MEMORY
 
 # Modes whose launcher starts its daemons with srun. The previous step may still hold its nodes and memory for a while.
 # SLURM_OVERLAP and SLURM_MEM_PER_NODE let this srun share both. In other modes a user's srun must not share anything.
@@ -24,18 +24,18 @@ def without(environ: Mapping[str, str], *names: str) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in names}
 
 
-def without_memory(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the variables that request memory for a step."""
-    return {name: value for name, value in environ.items() if name.removeprefix("SLURM_") not in MEMORY}
-
-
 def attempt_environment(
     environ: Mapping[str, str], whole: Allocation, part: Allocation, mode: str, *, again: bool
 ) -> dict[str, str]:
-    """Return the environment of an attempt on the part. `again`: this is not the first attempt of the run."""
+    """Return the environment of an attempt on the part. `again`: this is not the first attempt of the run.
+
+    The variables that request devices or memory for a step may be another job's. Without them a launcher's step gets
+    what this job has.
+    """
     found = environment(environ, whole, part)
-    if again and mode in LAUNCHERS:
-        found = {**without_memory(found), "SLURM_OVERLAP": "1", "SLURM_MEM_PER_NODE": "0"}
+    if mode in LAUNCHERS:
+        found = {name: value for name, value in found.items() if name not in (*DEVICES, *MEMORY)}
+        found |= {"SLURM_OVERLAP": "1", "SLURM_MEM_PER_NODE": "0"} if again else {}
     return found
 
 

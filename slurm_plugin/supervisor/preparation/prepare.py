@@ -13,6 +13,7 @@ from hostfiles import HostfileError, npu
 from hostfiles import ascend as ascend_variables
 from hostfiles import ranktable as table_format
 from prechecks import files
+from prechecks.measure import nvidia
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import HOSTFILE, MODES, Group, Launch, Options, Place, Shape, hooks, variables
 from slurm_plugin.launch.container import PYXIS
@@ -27,7 +28,7 @@ from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.hosts import ranktable
 from slurm_plugin.supervisor.preparation import conda, container_step
 from slurm_plugin.supervisor.preparation.allocation_part import without
-from slurm_plugin.supervisor.run import Run, free_port, is_free
+from slurm_plugin.supervisor.run import Run, free_port, is_free, own_variables
 
 # Variables that this job may have inherited from the job that submitted it. With an inherited SLURM_PLUGIN_LAUNCH,
 # TaskProlog would act on the hooks' step and on steps that the program starts.
@@ -168,6 +169,7 @@ class Preparation:
             task_script=(self.task_script or "") if first and self.asks else None,
             devices=first and self.with_table,
             prolog=str(self.own_prolog or "") if first else "",
+            gpus={} if nvidia.has_mig(self.environ) else self.run.gpus,
             interface=self.mode.interface if first else "",
         )
 
@@ -223,7 +225,8 @@ class Preparation:
             after=after,
             changed=after and bool(self.hooks),
         )
-        return tuple(steps.on_each_node([*command, *request.words()], self.run.nodes, self.run.groups, stop=not after))
+        words, run = [*command, *request.words()], self.run
+        return tuple(steps.on_each_node(words, run.nodes, run.groups, stop=not after, devices=run.devices))
 
     @property
     def data(self) -> stage_in.Request | None:
@@ -313,13 +316,10 @@ class Preparation:
             ours["SLURM_PLUGIN_DATA"] = stage_in.variable(request.directory, request.run)
         theirs = (name for name in _FILES if f"/{job_directory.OURS}/" in self.environ.get(name, ""))
         given = without(self.environ, *self.mode.removed, *_ANOTHER_JOBS, *theirs)
-        environ = {
-            **self._counted(),
-            **self.mode.defaults(self.place),
-            **given,
-            **self.mode.variables(self.place),
-            **ours,
-        }
+        if self.own_step or not launched:  # the options of these steps say what they need
+            given = without(own_variables(given), *steps.DEVICES, *(steps.MEMORY if launched else ()))
+        environ = {**self._counted(), **self.mode.defaults(self.place), **given}
+        environ |= {**self.mode.variables(self.place), **ours}
         if not self.container:  # paths inside a container differ
             set_, note = conda.environment(
                 variables.known(self.words, environ), environ, PurePosixPath(Path.cwd()), os.path.exists

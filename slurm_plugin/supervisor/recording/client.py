@@ -201,4 +201,4 @@ def request(plan: JobPlan, site: Mapping[str, Any], run: Run, environ: Mapping[s
         for _ in range(int(times or 1))
     ]
     cpus = dict(zip(run.nodes, counts, strict=False))
-    return sampler.Request(tools, cpus, cards=plan.slots if plan.slots > 1 else 0)
+    return sampler.Request(tools, cpus, cards=plan.slots if plan.slots > 1 else 0, gpus=run.gpus)

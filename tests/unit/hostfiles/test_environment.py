@@ -41,6 +41,31 @@ HET_STEP = {
 }
 
 
+# Of the job that submitted this one, as a batch script on 22.05 and 24.11 inherits them. On 26.05 SLURM_STEP_ID is -5.
+OUTER_STEP = {
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NODELIST": "n1",
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
+}
+OUTER_GROUPS = {
+    "SLURM_HET_SIZE": "2",
+    "SLURM_JOB_ID_HET_GROUP_0": "6",
+    "SLURM_JOB_ID_HET_GROUP_1": "7",
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "n1",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "n4",
+    "SLURM_TASKS_PER_NODE_HET_GROUP_0": "1",
+    "SLURM_TASKS_PER_NODE_HET_GROUP_1": "1",
+}
+INNER = {
+    "SLURM_JOB_ID": "8",
+    "SLURM_JOB_NODELIST": "n[2-3]",
+    "SLURM_NNODES": "2",
+    "SLURM_TASKS_PER_NODE": "2,1",
+}
+
+
 def without(variables: dict[str, str], *prefixes: str) -> dict[str, str]:
     """Return the variables without these."""
     return {name: value for name, value in variables.items() if not name.startswith(prefixes)}
@@ -57,6 +82,32 @@ def test_an_interactive_or_batch_step_is_the_whole_job() -> None:
         shell = {**STEP, "SLURM_STEP_ID": step, "SLURM_STEP_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1(x3)"}
         assert step_id(shell) is None, step
         assert from_slurm(shell).names == ("n1", "n2", "n3"), step
+
+
+def test_a_job_that_was_submitted_inside_another_one_is_its_own_nodes() -> None:
+    """The variables of the other job's step and groups do not count, also if its nodes are among this job's."""
+    step_on_two = {"SLURM_STEP_NODELIST": "n[2-3]", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}
+    of_step = ["SLURM_STEP_ID", "SLURM_STEP_NODELIST"]  # all that some launchers pass on
+    inherited = [
+        OUTER_STEP,
+        {name: OUTER_STEP[name] for name in of_step},
+        {**OUTER_STEP, "SLURM_STEP_NODELIST": "n2"},
+        {**OUTER_STEP, **step_on_two},
+        {**OUTER_STEP, "SLURM_STEP_ID": "-5"},
+        OUTER_GROUPS,
+        {**OUTER_GROUPS, **OUTER_STEP},
+    ]
+    for variables in inherited:
+        environ = {**INNER, **variables}
+        assert from_slurm(environ) == Allocation((Host("n2", 1, 2), Host("n3", 1, 1)), 8), variables
+        assert (step_id(environ), groups(environ)) == (None, ()), variables
+
+
+def test_a_step_of_a_job_that_was_submitted_inside_another_one() -> None:
+    """srun replaces the variables of the step, and those of its job that describe it. It keeps those of groups."""
+    step = {**OUTER_GROUPS, **OUTER_STEP, "SLURM_STEP_NODELIST": "n3", "SLURM_NNODES": "1", "SLURM_TASKS_PER_NODE": "1"}
+    assert from_slurm({**INNER, **step}) == Allocation((Host("n3", 1, 1),), 8, 0)
+    assert step_id({**INNER, **step}) == 0
 
 
 def test_a_heterogeneous_job_is_all_its_groups_in_order() -> None:

@@ -113,6 +113,16 @@ def test_a_name_that_forges_another_jobs_record() -> None:
     assert device_uses(JOB.format(6, "a", "n[1-", "gpu:1(IDX:2)") + JOB.format(8, "a", "n[0-99999999]", "gpu:1")) == []
 
 
+def test_the_devices_of_one_job() -> None:
+    """On each of its nodes and groups, also where it has none. Other tasks of its array do not count."""
+    two, one = gres("gpu:2(IDX:0-1)"), gres("gpu:a100:1(IDX:3)")
+    group = JOB.format(7, "x", "n[2-3]", "gpu:a100:1(IDX:3)").replace("JobName", "HetJobId=6 HetJobOffset=1 JobName")
+    text = JOB.format(6, "x", "n1", "gpu:2(IDX:0-1)") + group + JOB.format(8, "x", "n4", "gpu:2(IDX:0-1)")
+    assert device_uses(text, of=6) == [DeviceUse(6, "n1", two), DeviceUse(7, "n2", one), DeviceUse(7, "n3", one)]
+    assert device_uses(JOB.format(9, "cpu", "n[1-2]", ""), of=9) == [DeviceUse(9, "n1", ()), DeviceUse(9, "n2", ())]
+    assert device_uses(JOB.format(9, "cpu", "n1", ""), of=1) == []
+
+
 def test_names_that_forge_very_many_nodes() -> None:
     """The jobs that have them are left out, and of so many lines only the first ones are expanded."""
     line = "     Nodes={} CPU_IDs=0 Mem=0 GRES=gpu:1\n"

@@ -12,7 +12,8 @@ from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = (
-    "--quiet --overlap --mem=0 --kill-on-bad-exit={stop} --export=ALL --nodes={n} --ntasks={n} --ntasks-per-node=1"
+    "--quiet --overlap --mem=0 --gres=none --kill-on-bad-exit={stop} --export=ALL"
+    " --nodes={n} --ntasks={n} --ntasks-per-node=1"
 )
 
 
@@ -30,6 +31,12 @@ def test_the_groups_of_a_heterogeneous_job() -> None:
     one, two = (OPTIONS.format(stop=0, n=n).split() for n in (1, 2))
     first = ["srun", "--het-group=0", *one, "--nodelist=n1", "--", "x"]
     assert found == [*first, ":", "--het-group=2", *two, "--nodelist=n[4,3]", "--", "x"]
+
+
+def test_a_step_that_shares_the_jobs_devices() -> None:
+    """Slurm gives it what the job has on each node. By default a step has none, so Slurm never refuses it."""
+    found = steps.on_each_node(["x"], ["n1"], devices=True)
+    assert found == [word for word in steps.on_each_node(["x"], ["n1"]) if word != "--gres=none"]
 
 
 @pytest.mark.parametrize(("terminal", "more"), [(False, []), (True, ["--pty"])])
@@ -71,6 +78,18 @@ def test_what_would_spoil_the_answers_is_not_handed_to_srun(path: Path, monkeypa
     assert found >= {"SLURM_JOB_ID", "SLURM_PLUGIN_PORT"}
     assert not found & {f"SLURM_{name}" for name in spoils}
     assert said.out.endswith("got words\n")
+
+
+def test_what_another_job_has_requested_is_not_handed_to_srun() -> None:
+    """Its devices, memory and CPUs, and its groups, in a job that was submitted inside it."""
+    kept = {"SLURM_JOB_ID": "8", "SLURM_JOB_NODELIST": "n[1-2]", "HOME": "/h", "MY_HET_GROUP_0": "x"}
+    others = ("GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPUS_PER_SOCKET", "GRES", "NTASKS_PER_GPU", "CPUS_PER_GPU")
+    others += ("MEM_PER_NODE", "MEM_PER_CPU", "MEM_PER_GPU", "TRES_PER_TASK", "TRES_BIND", "CPU_BIND_LIST", "JOB_GPUS")
+    groups = {"SLURM_HET_SIZE": "1", "SLURM_JOB_ID_HET_GROUP_0": "7", "SLURM_JOB_NODELIST_PACK_GROUP_0": "n4"}
+    groups["SLURM_PACK_SIZE"] = "1"
+    assert steps.answering_environment({**kept, **groups, **{f"SLURM_{name}": "1" for name in others}}) == kept
+    own = {**groups, "SLURM_JOB_ID": "7"}
+    assert steps.answering_environment(own) == own
 
 
 def test_without_srun(path: Path) -> None:

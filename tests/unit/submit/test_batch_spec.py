@@ -11,6 +11,7 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.errors import UsageError
 from slurm_plugin.slurm import Job, Queueing, Request
+from slurm_plugin.slurm.resources import gres
 from slurm_plugin.spec import Spec, load
 from slurm_plugin.submit import batch_spec
 from slurm_plugin.submit.batch_spec import Given, SlurmAnswers, given, made
@@ -101,6 +102,21 @@ def test_a_key_that_contradicts_ends_the_run() -> None:
         with pytest.raises(UsageError, match=r"^1 key contradicts what Slurm gave this job; it ends here\n") as caught:
             fit(spec(), KEYS, FITS._replace(**wrong))  # type: ignore[arg-type] # of its own fields
         assert words in str(caught.value), wrong
+
+
+def test_nodes_with_unlike_numbers_of_gpus() -> None:
+    """A program would start as many ranks on each node as the first one has GPUs."""
+    devices = {"n1": gres("gpu:4(IDX:0-3)"), "n2": gres("gpu:a100:1,gpu:v100:1"), "n3": gres("gpu:4")}
+    environ = {"SLURM_JOB_NUM_NODES": "3", "SLURM_GPUS_ON_NODE": "4"}
+    found = given(environ, "/w", SlurmAnswers(devices=devices), b"")
+    assert (found.gpus, found.unlike) == (2, "4 on n[1,3], 2 on n2")
+    text = "name: a\nmode: {}\ncommand: x\n"
+    words = "`accelerators` is missing, and Slurm gave the nodes unlike numbers of GPUs: 4 on n[1,3], 2 on n2\n  "
+    refusal = refusal_of(UsageError, fit, spec(text.format("pytorch")), (), found)
+    assert refusal == f"{words}correct the #SBATCH lines: --gpus-per-node or --gres, not --gpus"
+    assert fit(spec(text.format("script")), (), found).accelerators.gpu == 2
+    alike = given(environ, "/w", SlurmAnswers(devices={"n1": devices["n1"], "n3": devices["n3"]}), b"")
+    assert (alike.gpus, alike.unlike) == (4, "")
 
 
 def test_all_contradictions_are_told_at_once() -> None:

@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from slurm_plugin.slurm import SlurmAwayError, SlurmError
+from slurm_plugin.slurm import Request, SlurmAwayError, SlurmError
 from slurm_plugin.slurm.calls import FIRST_PAUSE_S
+from slurm_plugin.slurm.resources import DeviceUse, gres
 from slurm_plugin.supervisor import queries
 from slurm_plugin.supervisor.launcher import Launcher
 from tests import fakes
 from tests.fake_slurm import FakeClock, FakeSlurm
 from tests.fakes import job, node
+from tests.unit.supervisor.plans import plan
 
 AWAY = SlurmAwayError("no slurmctld answered")
 RUNNING = job(7, state="RUNNING")
@@ -28,6 +30,31 @@ class FakeLauncher(Launcher):
     def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self._meanwhile(self)
+
+
+OUTER = {"SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n9", "SLURM_CPUS_PER_TASK": "8", "SLURM_GPUS": "1"}
+INNER = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_GPUS_ON_NODE": "2"}
+TWO_AND_ONE = [DeviceUse(7, "n1", gres("gpu:2(IDX:0-1)")), DeviceUse(7, "n2", gres("gpu:a100:1(IDX:3)"))]
+
+
+def test_the_run_of_a_job() -> None:
+    """Its own nodes, each with its GPUs. Only a job that requested them per node shares them with its steps."""
+    door = fakes.FakeSlurm([RUNNING])
+    door.uses, door.requests[7] = TWO_AND_ONE, Request(gres=None)
+    run, environ = queries.run({**INNER, **OUTER}, door, plan(mode="openmpi", slots=0))
+    assert [(host.name, host.slots) for host in run.allocation.hosts] == [("n1", 2), ("n2", 1)]
+    assert (run.devices, run.gpus) == (False, {"n1": [0, 1], "n2": [3]})
+    assert environ == {**INNER, "SLURM_GPUS": "1"}
+    door.requests[7] = Request(gres=("gpu:2",), cpus=8)
+    run, environ = queries.run({**INNER, **OUTER}, door, plan(slots=4))
+    assert ([host.slots for host in run.allocation.hosts], run.devices, run.gpus) == ([4, 4], True, {})
+    assert environ == {**INNER, "SLURM_GPUS": "1", "SLURM_CPUS_PER_TASK": "8"}
+
+
+def test_the_run_of_a_plain_script() -> None:
+    """The script has the environment that sbatch gave it. A controller that is away delays nothing."""
+    run, environ = queries.run({**INNER, **OUTER}, FakeSlurm(AWAY), plan(slots=0, plain=True))
+    assert (run.nodes, run.devices, environ) == (("n1", "n2"), True, {**INNER, **OUTER})
 
 
 def test_a_controller_that_is_away_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:

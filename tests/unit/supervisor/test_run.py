@@ -12,7 +12,14 @@ from hostfiles.allocation import ephemeral_range, job_port
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import MODES, Place
 from slurm_plugin.supervisor import run
-from slurm_plugin.supervisor.run import PORTS_TRIED, free_port, from_environment, is_free, master_port
+from slurm_plugin.supervisor.run import (
+    PORTS_TRIED,
+    free_port,
+    from_environment,
+    is_free,
+    master_port,
+    own_variables,
+)
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "3(x2)"}
 OWN = os.getpid()  # no other test run uses the ports of this job
@@ -160,6 +167,33 @@ def test_a_job_of_other_groups_is_refused(environ: dict[str, str], slots: list[i
     """Half a job must not run like a whole one."""
     with pytest.raises(UsageError, match=words):
         from_environment(environ, 1, slots)
+
+
+INHERITED = {
+    **{name: GROUPED[name] for name in GROUPED if "HET" in name},
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NODELIST": "n2",
+    "SLURM_STEPID": "0",
+    "SLURM_STEP_GPUS": "3",
+    "SLURM_CPU_BIND": "quiet,mask_cpu:0x1",
+    "SLURM_CPU_BIND_LIST": "0x1",
+    "SLURM_CPUS_PER_TASK": "4",
+}
+INNER = {"SLURM_JOB_ID": "9", "SLURM_JOB_NODELIST": "n[2-3]", "SLURM_TASKS_PER_NODE": "1(x2)", "SLURM_JOB_GPUS": "0"}
+
+
+def test_a_job_that_was_submitted_inside_another_one() -> None:
+    """Its nodes are its own, and its environment loses what describes the other job."""
+    run = from_environment({**INNER, **INHERITED}, 1)
+    assert (run.job_id, run.nodes, run.groups, run.parts) == (9, ("n2", "n3"), (), ())
+    assert own_variables({**INNER, **INHERITED}, 1) == INNER
+    assert own_variables({**INNER, **INHERITED}, 4) == {**INNER, "SLURM_CPUS_PER_TASK": "4"}
+
+
+def test_own_variables_stay() -> None:
+    """Those of this job's groups, and the binding that a user has set outside a step."""
+    environ = {**GROUPED, "SLURM_CPU_BIND": "cores", "SLURM_STEP_ID": "-5"}
+    assert own_variables(environ) == environ
 
 
 def test_consecutive_jobs_share_no_port_of_several() -> None:

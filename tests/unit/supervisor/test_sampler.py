@@ -108,11 +108,17 @@ def test_whose_accelerators() -> None:
     assert sampler.own_accelerators({"SLURM_JOB_GPUS": "gpu"}) is None
 
 
-def test_a_process_that_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It writes its lines to the pipe, also after signals to the whole step, and ends with SIGTERM."""
-    monkeypatch.setenv("SLURM_JOB_GPUS", "0")
+@pytest.mark.parametrize(("own", "gpus"), [("0", {}), ("", {"n1": [0], "n2": [3]})])
+def test_a_process_that_samples(
+    own: str, gpus: dict[str, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes its lines to the pipe, also after signals to the whole step, and ends with SIGTERM.
+
+    A step without GPUs is told their numbers.
+    """
+    monkeypatch.setenv("SLURM_JOB_GPUS", own)
     tool = fake(tmp_path, "nvidia-smi", "00000000:1A:00.0, 50, 1, 2, 100.00\n")
-    asked = sampler.Request({"gpu-check": {"tool": tool, "nvml": False}}, {"n1": 1}, every_s=0.01)
+    asked = sampler.Request({"gpu-check": {"tool": tool, "nvml": False}}, {"n1": 1}, every_s=0.01, gpus=gpus)
     read, write = os.pipe()
     pid = sampler.start(json.dumps(asked._asdict()), "n1", new_job(), str(tmp_path), (), out=write)
     os.close(write)

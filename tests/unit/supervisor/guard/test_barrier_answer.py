@@ -104,6 +104,26 @@ def test_a_name_that_no_other_node_can_reach(
     assert len(asked) == 1
 
 
+def test_gpus_of_a_step_without_any(
+    request_: Request, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Their files are checked, with the node's own numbers. The driver is not asked: it may see none of them."""
+    asked = tmp_path / "asked"
+    (tmp_path / "tool").write_text(f"#!/bin/sh\n>>{asked}\n")
+    (tmp_path / "tool").chmod(0o755)
+    gpus = {"device": f"{tmp_path}/gpu%d", "count": None, "tool": str(tmp_path / "tool"), "nvml": False}
+    settings = {**request_.settings, "gpu-check": gpus}
+    request = replace(request_, hook="recheck", settings=settings, gpus={"n1": [2], "n2": [3]})
+    (found,) = (item for item in answered(request, capsys).items if item.item == "gpu-check")
+    assert (found.verdict, found.message, found.value) == ("failed", "0 of 1 GPUs", f"missing {tmp_path}/gpu2")
+    (tmp_path / "gpu2").symlink_to("/dev/null")
+    items = {item.item: item.verdict for item in answered(request, capsys).items}
+    assert (items["gpu-check"], asked.exists()) == ("ok", False)
+    monkeypatch.setenv("SLURM_STEP_GPUS", "2")
+    answered(request, capsys)
+    assert asked.exists()
+
+
 @pytest.fixture
 def spare(request_: Request) -> Iterator[tuple[Request, Path]]:
     """Return a request about a run without a directory, and the path that is used instead."""

@@ -75,6 +75,7 @@ def test_how_the_step_is_started(machine: Machine, start: Start) -> None:
     until(lambda: not guards.alive)
     words = (machine.directory / "words").read_text().split()
     assert {"--no-kill", "--wait=0", "--kill-on-bad-exit=0", "--overlap", "--ntasks=2", "--nodelist=n[1,3]"} <= {*words}
+    assert "--gres=none" in words
     environ = (machine.directory / "environ").read_text().splitlines()
     assert "SLURM_PLUGIN_SPARED=1" in environ
     assert not [line for line in environ if line.startswith("SLURM_LABELIO")]

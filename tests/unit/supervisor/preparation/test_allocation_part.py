@@ -26,6 +26,17 @@ def of(*names: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if ENVIRON.get(name) != value}
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_launchers_step(again: bool) -> None:
+    """It requests nothing of its own, so it gets what this job has, not what another one requested. Later it shares."""
+    others = {"SLURM_GPUS_PER_NODE": "1", "SLURM_MEM_PER_CPU": "50", "SLURM_TRES_PER_TASK": "cpu=2"}
+    more = {"SLURM_OVERLAP": "1", "SLURM_MEM_PER_NODE": "0"} if again else {}
+    given = {**ENVIRON, **others, "SLURM_GPUS_ON_NODE": "4"}
+    found = allocation_part.attempt_environment(given, WHOLE, WHOLE, "openmpi", again=again)
+    assert found == {**ENVIRON, "SLURM_GPUS_ON_NODE": "4", **more}
+    assert allocation_part.attempt_environment(given, WHOLE, WHOLE, "single", again=again) == given
+
+
 def test_of() -> None:
     """The same hosts, in the job's order, and all that belongs to the job."""
     found = allocation_part.of(WHOLE, ["n3", "n9", "n1"])

@@ -54,6 +54,20 @@ def test_a_restarted_program_is_told_so(prepare: Prepare) -> None:
     )
 
 
+def test_what_another_job_has_requested(prepare: Prepare) -> None:
+    """It does not reach a step of slurm_plugin. A program that starts its own steps keeps the variables."""
+    others = {"SLURM_GPUS_PER_NODE": "1", "SLURM_GPUS": "1", "SLURM_GRES": "gpu:1", "SLURM_MEM_PER_NODE": "50"}
+    environ = {**others, "SLURM_GPUS_ON_NODE": "4", "SLURM_JOB_GPUS": "0"}
+    for given, launched, kept in [
+        (plan("x", mode="pytorch", launch="task", slots=4), True, {"SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS"}),
+        (plan("x", mode="pytorch"), False, {"SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS", "SLURM_MEM_PER_NODE"}),
+        (plan("x", plain=True), True, {*environ}),
+        (plan("srun x", mode="pytorch"), True, {*environ}),
+    ]:
+        found = prepare(given, environ=environ).environment("", launched=launched)
+        assert {*found} & {*environ} == kept, (given, launched)
+
+
 def test_who_wins(place: Path, prepare: Prepare) -> None:
     """The mode's defaults, then the caller, then the mode's own variables, and ours last."""
     environ = {"GLOG_v": "0", "RANK_SIZE": "99", "SLURM_PLUGIN_ATTEMPT": "99"}
