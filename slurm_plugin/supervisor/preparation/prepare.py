@@ -32,14 +32,8 @@ from slurm_plugin.supervisor.run import Run, free_port, is_free, own_variables
 
 # Variables that this job may have inherited from the job that submitted it. With an inherited SLURM_PLUGIN_LAUNCH,
 # TaskProlog would act on the hooks' step and on steps that the program starts.
-_ANOTHER_JOBS = (
-    "SLURM_PLUGIN_LAUNCH",
-    "SLURM_PLUGIN_HOSTFILE",
-    "SLURM_PLUGIN_WORKERS",
-    "SLURM_PLUGIN_SERVERS",
-    "SLURM_PLUGIN_WORLD_INFO",
-    "SLURM_PLUGIN_SPARED",
-)
+_NAMES = ("LAUNCH", "HOSTFILE", "WORKERS", "SERVERS", "WORLD_INFO", "SPARED")
+_ANOTHER_JOBS = tuple(f"SLURM_PLUGIN_{name}" for name in _NAMES)
 # These, too, unless the user has set them. TaskProlog keeps the user's error files.
 _FILES = ("SLURM_TASK_PROLOG", "PET_LOG_DIR", "TORCHELASTIC_ERROR_FILE", *log_files.DUMP_FILES)
 
