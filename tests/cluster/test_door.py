@@ -32,7 +32,7 @@ def once(door: Slurm, job_id: int, *states: str) -> Job:
 
 def sleeping(door: Slurm, *arguments: str, script: str = SLEEP) -> int:
     """Submit a job that sleeps."""
-    return door.submit(script, arguments=["--output=/dev/null", *arguments], directory="/tmp")
+    return door.submit(script, arguments=["--output=/dev/null", *arguments], directory="/tmp").id
 
 
 def test_a_jobs_way(door: Slurm) -> None:

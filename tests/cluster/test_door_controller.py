@@ -43,7 +43,7 @@ def test_a_stopped_controller_meets_the_deadline(cluster: Sandbox, connect: Conn
 def test_a_controller_that_comes_back_is_asked_again(cluster: Sandbox, connect: Connect) -> None:
     """The error says that it is down. A patient caller waits until it is back, and the request is done once."""
     patient, hasty = connect(deadline_s=HANG_S, patience_s=HANG_S), connect(deadline_s=HANG_S)
-    job_id = patient.submit("#!/bin/sh\n", arguments=["--output=/dev/null", "--hold"], directory="/tmp")
+    job_id = patient.submit("#!/bin/sh\n", arguments=["--output=/dev/null", "--hold"], directory="/tmp").id
     with ThreadPoolExecutor(1) as pool:
         with controller.away(cluster):
             change = pool.submit(patient.update_job, job_id, Comment="after all")
