@@ -33,9 +33,10 @@ FILE: Final = "signatures.json"  # in the site directory
 VERSION: Final = 1
 # Words in many lines of a training log, or of a traceback.
 COMMON: Final = frozenset({
-    "loss", "step", "epoch", "rank", "time", "iteration", "error", "failed", "process", "python", "warning",
-    "exception", "torch", "file", "line", "packages", "directory", "distributed", "device", "info", "lib", "run",
-    "such", "with", "https",
+    "loss", "step", "epoch", "rank", "time", "iteration", "error", "errors", "failed", "process", "python",
+    "warning", "exception", "torch", "file", "line", "packages", "directory", "distributed", "device", "info", "lib",
+    "run", "running", "https", "cuda", "server", "call", "open", "using", "environment", "return", "signal", "user",
+    "the", "this", "such", "with", "not", "can", "was", "been", "has", "have", "will", "already", "and", "for", "are",
 })  # fmt: skip
 _AROUND: Final = " :;,.'\"[](){}="
 GROUPS: Final = ("node", "rank", "peer_node", "peer_rank", "operation", "pid", "what")
@@ -178,6 +179,7 @@ class Signature(NamedTuple):
     failure: str  # a key of CLASSES; empty for noise and progress
     pattern: Pattern
     literals: tuple[str, ...]  # lower case: a line that matches holds one of them
+    also: tuple[tuple[str, ...], ...]  # and one of each of these
     whose: str
     sure: bool  # whether the line alone settles the class
     means: str
@@ -221,7 +223,8 @@ def compiled(entry: Mapping[str, Any], *, trusted: bool = False) -> dict[str, An
     return {
         **{key: entry[key] for key in ("id", "role", "pattern", "example", "source")},
         "failure": failure,
-        "literals": list(literals),
+        "literals": literals[0],
+        "also": literals[1:],
         "whose": whose,
         "sure": bool(entry.get("sure", False)),
         "means": entry.get("means", ""),
@@ -259,6 +262,7 @@ def read(entries: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
                 **entry,
                 "pattern": Pattern(entry["pattern"]),
                 "literals": tuple(entry["literals"]),
+                "also": tuple(map(tuple, entry.get("also", ()))),
                 "fix": tuple(entry["fix"]),
             }
         )
@@ -266,13 +270,13 @@ def read(entries: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
     )
 
 
-def literals_of(pattern: str) -> tuple[str, ...]:
-    """Return texts in lower case of which every match holds at least one; none where there is no such set."""
-    return tuple(sorted(_best(sre.parse(pattern)) or ()))
+def literals_of(pattern: str) -> list[list[str]]:
+    """Return sets of texts in lower case, the best one first: every match holds at least one text of each set."""
+    return [sorted(each) for each in _sets(sre.parse(pattern))]
 
 
-def _best(items: Any) -> frozenset[str] | None:
-    """Return the best set of a sequence: the one whose shortest text is the longest."""
+def _sets(items: Any) -> list[frozenset[str]]:
+    """Return the sets of a sequence. The best one's shortest text is the longest."""
     found: list[frozenset[str]] = []
     run = ""
     for operation, argument in [*items, (None, None)]:
@@ -281,17 +285,16 @@ def _best(items: Any) -> frozenset[str] | None:
             continue
         if _longest_word(run) >= LEAST_LITERAL:
             found.append(frozenset({run.lower()}))
-        run, inside = "", None
+        run = ""
         if operation is sre.SUBPATTERN:
-            inside = _best(argument[3])
+            found += _sets(argument[3])
         elif operation is sre.MAX_REPEAT and argument[0] > 0:
-            inside = _best(argument[2])
+            found += _sets(argument[2])
         elif operation is sre.BRANCH:
-            branches = [_best(each) or frozenset() for each in argument[1]]
-            inside = frozenset[str]().union(*branches) if all(branches) else None
-        if inside:
-            found.append(inside)
-    return max(found, key=_worth, default=None)
+            branches = [_sets(each)[:1] for each in argument[1]]
+            if all(branches):
+                found.append(frozenset[str]().union(*(best for (best,) in branches)))
+    return sorted(dict.fromkeys(found), key=_worth, reverse=True)
 
 
 def _worth(texts: frozenset[str]) -> tuple[bool, int, int]:

@@ -15,7 +15,7 @@ def of(failure: str, role: str = "root", *, sure: bool = False, said: str = "", 
     """The cause that a log shows; `said`: the class of its line, where that is another one."""
     kind = CLASSES[said or failure]
     flags = {"sure": sure, "retry": False, "summary": False}
-    texts = {"means": "", "fix": (), "literals": (), "example": "", "source": ""}
+    texts = {"means": "", "fix": (), "literals": (), "also": (), "example": "", "source": ""}
     signature = Signature(
         id="x", role=role, failure=said or failure, pattern=Pattern("x"), whose=kind.whose, **flags, **texts
     )  # type: ignore[arg-type]

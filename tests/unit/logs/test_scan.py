@@ -155,16 +155,34 @@ def test_a_deadline() -> None:
 @pytest.mark.parametrize(
     ("pattern", "texts"),
     [
-        ("CUDA out of memory", ("cuda out of memory",)),
-        (r"(?:Foo|Bars) of \d+", ("bars", "foo")),
-        (r"(?:killed|ended)\b", ("ended", "killed")),
-        (r"x?long text", ("long text",)),
-        (r"(?:ab)+ \d", ()),
+        ("CUDA out of memory", [["cuda out of memory"]]),
+        (r"(?:Foo|Bars) of \d+", [["bars", "foo"]]),
+        (r"(?:killed|ended)\b", [["ended", "killed"]]),
+        (r"x?long text", [["long text"]]),
+        (r"(?:ab)+ \d", []),
+        (
+            r"(?:Full|other) of (?:(?P<what>full) \d+ or|none of)? some (?i:DISKS)",
+            [[" some "], ["disks"], ["full", "other"]],
+        ),
+        (r"not (?!here at all)\w+ (?=anywhere)", [["not "]]),
     ],
 )
-def test_texts_that_a_match_has(pattern: str, texts: tuple[str, ...]) -> None:
-    """The longest that every match has, one of each branch."""
+def test_texts_that_a_match_has(pattern: str, texts: list[list[str]]) -> None:
+    """Sets of which every match has one text each, the best one first."""
     assert signature.literals_of(pattern) == texts
+
+
+def test_a_line_has_a_text_of_each_set() -> None:
+    """Else no pattern is tried, which is slow."""
+    (both,) = signature.read(
+        [signature.compiled({**ENTRY, "pattern": r"boom.* of (?:node|rack) \d+", "example": "boom of node 3"})]
+    )
+    scanner = Scanner((both,))
+    assert [bool(scanner._forms[scan._form(each)]) for each in (b"boom", b"of node 3", b"BOOM! of rack 3")] == [
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
