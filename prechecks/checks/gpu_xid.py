@@ -18,6 +18,7 @@ from prechecks.measure import nvidia, system
 from prechecks.verdict import FAILED, OK, SKIPPED, Context, Finding
 
 KMSG = "/dev/kmsg"
+PROGRAMS = 8  # lines of programs have this number or a higher one
 RECORD = 8192  # bytes; enough for every record, says the same document
 REMEMBERS = ("prolog", "epilog", "periodic")  # a manual check must not hide a line from these hooks
 RESET = "reset the GPU"
@@ -105,7 +106,7 @@ def parse(lines: Iterable[str], after: int) -> tuple[int, list[Xid]]:
         before, mark, rest = text.partition("NVRM: Xid (PCI:")
         bus, _, number = rest.partition("): ")
         number = number.partition(",")[0]
-        by_kernel = int(numbers[0]) < 8  # programs write with another facility
+        by_kernel = int(numbers[0]) < PROGRAMS
         if by_kernel and mark and not before and record > after and number.isdigit():
             found.append(Xid(record, bus, number))
     return last, found

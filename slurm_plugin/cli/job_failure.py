@@ -12,7 +12,7 @@ from slurm_plugin.logs import known, reader, selection
 from slurm_plugin.logs.known import Known
 from slurm_plugin.logs.scan import Source
 from slurm_plugin.logs.source import LogFile, log_file
-from slurm_plugin.records import history, log_files
+from slurm_plugin.records import diagnoses, history, log_files
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError
 
 AFTER: Final = timedelta(minutes=1)  # from a failed prolog until Slurm has drained the node and requeued the job
@@ -60,7 +60,7 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
         now = f"; the job is {job.state} ({job.reason})" if job else ""
         raise selection.NoLogError(f"found no log of attempt {attempt}{now}\n  its state: slurm-plugin why {word}")
     ended = job is not None and job.state in ENDED and attempt == last
-    code = line.get("code")
+    code, kernel = line.get("code"), diagnoses.read(found.directory).get(attempt, {}).get("kernel")
     if not isinstance(code, int) and job and ended:  # the job is not slurm_plugin's, or its supervisor was lost
         code = -job.exit_signal if job.exit_signal else job.exit_code
     return Failure(
@@ -70,6 +70,7 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
             nodes=hosts.get(attempt, selection.UNKNOWN).by_rank(),
             by_node=line.get("launch") == "node",
             faults=dict(history.verdicts(line)),
+            kernel={str(name): str(text) for name, text in kernel.items()} if isinstance(kernel, dict) else {},
             code=code if isinstance(code, int) else None,
         ),
     )

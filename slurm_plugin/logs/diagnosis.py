@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from slurm_plugin.logs import clocks, endings, flight_recorder, judge, lines, steps
-from slurm_plugin.logs.known import Known, recorded, weighed
+from slurm_plugin.logs.known import Known, confirmed, recorded, weighed
 from slurm_plugin.logs.scan import BLOCK, Event, Scanner, Source
 from slurm_plugin.logs.signature import Signature
 from slurm_plugin.logs.source import CONTEXT, NEAR, LogFile, Part, log_file
@@ -95,6 +96,11 @@ def of_files(
     if not scanner.cut:  # there is time
         events, ends, ahead = clocks.timed(events, ends, said, files, nodes=nodes, progress=progress)
     cause = weighed(judge.cause(events, ends, nodes, heard, stopped), known, nodes)
+    for node, text in known.kernel.items():
+        of_kernel = Scanner(signatures)
+        of_kernel.read(BytesIO(text.encode()), Source(node, None, node))
+        if (seen := judge.cause(of_kernel.events, ends, nodes).event) and seen.signature.role == "root":
+            cause = confirmed(cause, seen, judge.by_pid(seen, ends, nodes))
     place = None
     if dumps and (cause.failure != "none" or not files) and (finding := _of_dumps(dumps, scanner.deadline)):
         cause = recorded(cause, finding.failure, finding.ranks, finding.said, nodes)

@@ -35,6 +35,7 @@ def form(found: Diagnosis) -> dict[str, Any]:
         "fix": list(fix),
         "retry": retry,
         "beside": cause.beside,
+        "kernel": dict([cause.kernel]) if cause.kernel else {},
         "others": [{"class": each.signature.failure, **_place_of(each)} for each in cause.others],
         "clocks": {name: round(ahead, 3) for name, ahead in found.clocks.items()},
         "step": found.step[:LONGEST],

@@ -49,6 +49,7 @@ class Cause(NamedTuple):
     verdict: str = "clear"  # on those nodes
     others: tuple[Event, ...] = ()  # what else could be: one event of each other class
     beside: str = ""  # the evidence that is not in the log
+    kernel: tuple[str, str] | None = None  # a node, and the line of its kernel that is evidence
 
 
 def cause(
@@ -85,7 +86,7 @@ def cause(
 
 
 def _told_apart(events: Sequence[Event]) -> list[Event]:
-    """Return the events without those of lines that are noise, and without a general one where an exact one is."""
+    """Return the events without noise, consequences of others, and general ones where an exact one is."""
     noise = {(each.source, each.offset) for each in events if each.signature.role == "noise"}
     exact = {(each.source, each.offset) for each in events if each.signature.id != ANY_EXCEPTION}
     return [
@@ -93,7 +94,16 @@ def _told_apart(events: Sequence[Event]) -> list[Event]:
         for each in events
         if (each.source, each.offset) not in noise
         and (each.signature.id != ANY_EXCEPTION or (each.source, each.offset) not in exact)
+        and not _follows_a_task(each, events)
     ]
+
+
+def _follows_a_task(event: Event, events: Sequence[Event]) -> bool:
+    """Return whether srun ended the step because one of its tasks had failed: its line about that task comes before."""
+    return (event.signature.role, event.signature.failure in ENDINGS) == ("symptom", True) and any(
+        each.signature.summary and each.peer_node and each.source == event.source and each.offset < event.offset
+        for each in events
+    )
 
 
 def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> Cause:
@@ -109,7 +119,7 @@ def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[
         whose, verdict = "node", _OF_ONE_NODE[signature.failure]
     everywhere = len(nodes) > 1 and (ranks >= set(nodes) or (len(where) > 1 and 2 * len(ranks) >= len(nodes)))
     rank, node = best.rank, _node_of(best, nodes)
-    if rank is None and (rank := _by_pid(best, ended, nodes)) is not None:
+    if rank is None and (rank := by_pid(best, ended, nodes)) is not None:
         node = node or nodes.get(rank, "")
     if (
         rank is None
@@ -133,7 +143,7 @@ def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[
     )
 
 
-def _by_pid(event: Event, ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> int | None:
+def by_pid(event: Event, ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> int | None:
     """Return the rank whose process a line of the kernel names; None if launchers do not know this process."""
     found = event.signature.pattern.search(event.text)
     pid = found.groupdict().get("pid") if found else None
@@ -255,6 +265,8 @@ def _by_accusation(symptoms: Sequence[Event], ended: Mapping[int, Ended], nodes:
     began = [rank for rank, each in sorted(ended.items()) if each.code not in (0, -signal.SIGTERM)]
     failure = best.signature.failure
     ranks: tuple[int, ...]
+    if failure in ENDINGS:  # no rank did that
+        return Cause(failure, best.signature.whose, "unknown", best)
     if accused:
         ranks = (accused.most_common(1)[0][0],)
     elif best.rank is not None and failure not in _OF_OTHERS:
@@ -269,7 +281,9 @@ def _by_accusation(symptoms: Sequence[Event], ended: Mapping[int, Ended], nodes:
         where = (named.most_common(1)[0][0],)
     if {ended[rank].code for rank in began} & CRASHES and failure in ("unknown", "symptom_only"):
         return Cause("segfault", "user", "likely", best, ranks, where)
-    return Cause(failure, best.signature.whose, "unknown", best, ranks, where, CLASSES[failure].verdict)
+    killed = failure == "unknown" and any(rank in ended and ended[rank].code == -signal.SIGKILL for rank in ranks)
+    verdict = "check" if killed else CLASSES[failure].verdict
+    return Cause(failure, best.signature.whose, "unknown", best, ranks, where, verdict)
 
 
 def _says_least(event: Event) -> tuple[int, bool, bool]:

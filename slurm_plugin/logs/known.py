@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from slurm_plugin.logs.judge import CRASHES, ENDINGS, Cause, places
+from slurm_plugin.logs.scan import Event
 from slurm_plugin.logs.signature import CLASSES
 
 NO_ANSWER: Final = "did not answer"
@@ -51,6 +52,7 @@ class Known(NamedTuple):
     code: int | None = None  # the job's exit code, negative for a signal
     by_node: bool = False  # whether a task of srun is a launcher of its node, and its number no rank
     unstarted: str = ""  # what Slurm says of a job without a log
+    kernel: Mapping[str, str] = {}  # what the kernel of each node wrote meanwhile
     oom: bool = False  # whether Slurm saw the out-of-memory killer in the job's cgroup
 
 
@@ -87,6 +89,24 @@ def recorded(cause: Cause, failure: str, ranks: Sequence[int], said: str, nodes:
         return cause._replace(beside=said)  # how that rank ended says more
     where = places(ranks, nodes)
     return _replaced(cause, failure, said, explained=True, sure=False)._replace(ranks=tuple(ranks), nodes=where)
+
+
+def confirmed(cause: Cause, event: Event, rank: int | None) -> Cause:
+    """Return the cause with a line of a node's kernel. `rank`: whose process it names, if that is known.
+
+    Other programs may run there. So a line that is not the node's fault counts only where the log names this node or
+    none, and shows no other reason.
+    """
+    failure, node = event.signature.failure, event.node
+    if CLASSES[failure].whose == "user" and cause.nodes and node not in cause.nodes:
+        return cause
+    explained = cause.failure in _WEAK | _EXPLAINS.get(failure, frozenset()) - {"user_code"}
+    said, sure = f"the kernel of {node}: {event.text}", event.signature.sure
+    changed = _replaced(cause, failure, said, explained=explained, sure=sure)
+    if changed is cause:
+        return cause
+    ranks = cause.ranks if rank is None else (rank,)
+    return changed._replace(whose=event.signature.whose, ranks=ranks, nodes=(node,), kernel=(node, event.text))
 
 
 def _is_root(cause: Cause) -> bool:

@@ -56,6 +56,7 @@ class Health:
 
     condition: Condition
     what: str = ""
+    kernel: str = ""  # what its kernel wrote during the attempt, if this user may read it
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ within a limit of time.
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from prechecks.child import Child
 from slurm_plugin.records import log_files, site_settings
 from slurm_plugin.records.diagnoses import Form, sentences
 from slurm_plugin.supervisor.decide import BAD, Cause, Health
+from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.preparation.prepare import Preparation
 
@@ -76,6 +78,7 @@ class Failure:
             code=self.code,
             oom=self.cause == "memory",
             faults=faults,
+            kernel={name: each.kernel for name, each in health.items() if each.kernel} or self._kernel_here(),
         )
         files = [LogFile(Path(name), Source(name), size) for name, size in self.log_sizes.items()]
         for each in log_files.find(Path(plan.logs), run.job_id) if plan.logs else ():
@@ -88,6 +91,12 @@ class Failure:
             [*files, *dumps], signatures, limit=MOST_BYTES, deadline_s=0.75 * self.deadline_s, known=known
         )
         return form(found)
+
+    def _kernel_here(self) -> dict[str, str]:
+        """Return what the kernel of this process's node wrote; the others' kernels are read with their checks."""
+        run, here = self.preparation.run, os.environ.get("SLURMD_NODENAME", "")
+        found = barrier.kernel_lines(run.job_id, time.monotonic() - self.preparation.began)
+        return {here: found} if found and here in run.nodes else {}
 
 
 def diagnose(
@@ -110,6 +119,9 @@ def diagnose(
     if named and look:
         say(f"looking at {nodelist.fold(named)}, which the log names")
         nodes, checked = {**nodes, **look()}, True
+        if any(each.kernel for each in nodes.values()) and (again := failure.diagnosis(nodes)):
+            form, verdicts = again, again["nodes"]
+            named = [name for name, verdict in verdicts.items() if name in nodes and verdict != "clear"]
     explained = any(health.condition in BAD for health in nodes.values())  # then the log keeps off no further node
     for name in named:
         if nodes[name].condition in BAD:

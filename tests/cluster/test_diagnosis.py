@@ -73,3 +73,27 @@ def test_a_log_that_tells_of_a_broken_card(cluster: Sandbox) -> None:
     assert first["verdicts"] == {"n1": "gpu_hw: a fault of an accelerator or its driver, as the log says"}
     assert first["action"] == "again"
     assert reasons(cluster) == {}
+
+
+# The first attempt: task 1 dies without a word as soon as its kernel reports the GPU, while task 0 sleeps.
+DIES = """[ $SLURM_PLUGIN_ATTEMPT = 1 ] && exit 0
+[ $SLURM_PROCID = 0 ] && exec sleep 9000
+echo begun
+until grep -q Xid /dev/kmsg; do sleep 0.1; done
+kill -9 $$
+"""
+
+
+@pytest.mark.full  # 15 s
+def test_a_kernel_that_tells_of_a_lost_gpu(cluster: Sandbox) -> None:
+    """A program that is killed says nothing. The kernel's lines of its node come with the checks, and say why."""
+    (workdir(cluster, "kmsg") / "dies.sh").write_text(DIES)
+    fields = {"nodes": 2, "launch": "task", "accelerators": {"gpu": 1}, "nodelist": None, "retries": 1}
+    job = submit(cluster, "kmsg", made=True, command="bash dies.sh", spares=1, **fields)
+    job.until(lambda: "begun" in job.log, "its tasks run")
+    cluster.break_node("n2", "xid")
+    assert job.end() == "COMPLETED", job.log
+    first = job.attempts[0]
+    assert "the kernel of n2: [" in job.log
+    assert "likely cause: " in job.log
+    assert (list(first["verdicts"]), first["action"]) == (["n2"], "again")

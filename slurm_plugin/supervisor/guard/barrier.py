@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import prechecks
@@ -25,8 +25,10 @@ CHUNK = 600
 LINE = "slurm_plugin-answer"
 ANSWER_S = 15.0  # time for the start of the step, added to the deadline of the checks
 DEVICES_S = 160.0  # hccn_tool may take 10 s for each of 16 devices
-DEVICES = "devices"  # a key that an answer has in addition to the keys of a report
-NOTE = "note"  # and another one
+DEVICES, KERNEL, NOTE = "devices", "kernel", "note"  # keys that an answer has in addition to those of a report
+KERNEL_BYTES = 8192  # of the newest lines of the kernel's log
+_OF_A_JOB = re.compile(r"/job_(\d+)/")  # the control group in the out-of-memory killer's line
+_OF_A_USER = re.compile(r"\b(?:uid=|UID:)(\d+)")
 # What the node's slurmstepd says if the program of a step does not exist there.
 _ABSENT = re.compile(r"^slurmstepd-(\S+): error: execve\(\): (.+): No such file or directory$", re.MULTILINE)
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
@@ -51,6 +53,7 @@ class Request:
     prolog: str = ""  # the job's own TaskProlog, which srun runs in each task; empty: slurm.conf's
     interface: str = ""  # the variable with the interface for the tasks, if the node's name is a loopback address
     gpus: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of each node, if the guards' steps have none
+    kernel_s: float = 0.0  # how long ago the attempt began whose lines of the kernel are wanted; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Answers:
     complaint: str  # the error output of srun
     devices: tuple[str, ...] = ()  # the nodes' lines about their Ascend devices, in the order of the reports
     notes: Mapping[str, str] = field(default_factory=dict)  # what a node says for the job's log
+    kernel: Mapping[str, str] = field(default_factory=dict)  # what the kernel of a node wrote
 
     @property
     def none(self) -> bool:
@@ -81,17 +85,17 @@ def text(request: Request) -> str:
 def answers(hosts: Sequence[str], said: Mapping[str, str], complaint: str) -> Answers:
     """Read the nodes' answers. `said`: the complete text of each node that answered."""
     reports: dict[str, prechecks.Report | None] = dict.fromkeys(hosts)
-    devices: dict[str, str] = {}
-    notes: dict[str, str] = {}
+    more: dict[str, Mapping[str, Any]] = {}
     for node, words in said.items():
         with suppress(prechecks.PrecheckError):
             report = prechecks.Report.from_json(words)
             if report.node == node and node in reports:
-                reports[node], more = report, json.loads(words)
-                devices[node] = str(more.get(DEVICES, ""))
-                notes |= {node: str(more[NOTE])} if NOTE in more else {}
-    lines = tuple(devices[node] for node in reports if devices.get(node))
-    return Answers(reports, complaint, lines, notes)
+                reports[node], more[node] = report, json.loads(words)
+
+    def each(key: str) -> dict[str, str]:
+        return {node: str(more[node][key]) for node in reports if node in more and more[node].get(key)}
+
+    return Answers(reports, complaint, tuple(each(DEVICES).values()), each(NOTE), each(KERNEL))
 
 
 def answer_lines(number: int, node: str, words: str) -> list[str]:
@@ -132,8 +136,31 @@ def answer(request: Request, number: int) -> None:
     if script is not None:
         verdicts = (*verdicts, *_write_task_file(request, script))
     report = json.loads(prechecks.Report(node, request.job_id, request.hook, time.time(), verdicts).to_json())
+    if request.kernel_s:
+        more[KERNEL] = kernel_lines(request.job_id, request.kernel_s)
     for line in answer_lines(number, node, json.dumps({**report, **more})):
         print(f"{line}\n", end="", flush=True)  # a single write, even with PYTHONUNBUFFERED
+
+
+def kernel_lines(job_id: int, seconds: float) -> str:
+    """Return the newest lines that this node's kernel wrote in the last `seconds`, as dmesg prints them.
+
+    Leave out lines about processes of other jobs and users. Return no line if this user may not read the kernel's log
+    (kernel.dmesg_restrict).
+    """
+    from prechecks.checks import gpu_xid  # noqa: PLC0415 - a question before a launch needs none
+
+    found, since_us = [], (time.monotonic() - seconds) * 1e6
+    with suppress(OSError):
+        for record in gpu_xid.records():
+            head, _, line = record.partition(";")
+            level, _, at = [*head.split(","), "", "", ""][:3]
+            if not (level.isdigit() and int(level) < gpu_xid.PROGRAMS and at.isdigit() and int(at) >= since_us):
+                continue
+            job, user = _OF_A_JOB.search(line), _OF_A_USER.search(line)
+            if (not job or int(job[1]) == job_id) and (not user or int(user[1]) == os.getuid()):
+                found.append(f"[{int(at) / 1e6:.6f}] {line}")
+    return "\n".join(found)[-KERNEL_BYTES:]
 
 
 def _verdicts(request: Request, node: str) -> tuple[prechecks.Verdict, ...]:
@@ -203,7 +230,8 @@ def conditions(found: Answers) -> dict[str, Health]:
     """Return the health of every node. If no node answered, all are `unknown`."""
     silent = Health("unknown") if found.none else Health("unreachable", "did not answer")
     absent = {name: Health("job_problem", f"has no {path}") for name, path in _ABSENT.findall(found.complaint)}
-    return {name: health(report) if report else absent.get(name, silent) for name, report in found.reports.items()}
+    every = {name: health(report) if report else absent.get(name, silent) for name, report in found.reports.items()}
+    return {name: replace(each, kernel=found.kernel.get(name, "")) for name, each in every.items()}
 
 
 def health(report: prechecks.Report) -> Health:

@@ -3,6 +3,7 @@
 import itertools
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -58,7 +59,7 @@ class Preparation:
 
         `task_prolog`: returns slurm.conf's. `above`: names of variables above those of the image.
         """
-        self.nodelist, self.again = nodelist, again
+        self.nodelist, self.again, self.began = nodelist, again, time.monotonic()
         self.plan, self.run, self.site, self.environ, self.say = plan, run, site, environ, say
         if plan.mode not in MODES:
             raise UsageError(f"mode: {plan.mode}: found no such mode; accepted are: {', '.join(MODES)}")
@@ -68,11 +69,8 @@ class Preparation:
         self.node_directory = node_directory.joined_names(
             node_directory.name(part, run.restart) for part in run.parts or (run.job_id,)
         )
-        found = (
-            hooks.beside(variables.known(self.words, environ), Path.cwd(), say)
-            if plan.found_hooks and not plan.mark
-            else ()
-        )
+        beside = plan.found_hooks and not plan.mark
+        found = hooks.beside(variables.known(self.words, environ), Path.cwd(), say) if beside else ()
         self.hooks = (*found, *map(Path, plan.before))
         stem = log_files.stem(environ.get("SLURM_JOB_NAME", ""), run.job_id, run.attempt)
         apart = bool(plan.logs) and not os.path.sameopenfile(1, 2)
@@ -165,6 +163,7 @@ class Preparation:
             prolog=str(self.own_prolog or "") if first else "",
             gpus={} if nvidia.has_mig(self.environ) else self.run.gpus,
             interface=self.mode.interface if first else "",
+            kernel_s=0.0 if first else time.monotonic() - self.began,
         )
 
     def write_prolog(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.records import job_directory, log_files
+from slurm_plugin.records import diagnoses, job_directory, log_files
 from slurm_plugin.slurm import SlurmAwayError
 from tests.fakes import FakeSlurm, job, node
 
@@ -75,6 +75,27 @@ def test_what_the_checks_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     job_directory.record(own, {**LINE, "n": 0, "verdicts": {"n2": "did not answer"}})
     found = told(capsys, "7")
     assert (found["class"], found["whose"], found["nodes"]) == ("node_down", "node", {"n2": "exclude"})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wanted"),
+    [
+        ({"n2": "Out of memory: Killed process 9 (python)"}, (0, "host_oom")),
+        ({"n2": 3}, (2, "unknown")),
+        (7, (2, "unknown")),
+    ],
+)
+@pytest.mark.usefixtures("slurm")
+def test_what_a_kernel_said(
+    kernel: object, wanted: tuple[int, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The supervisor has read it; its record has the line."""
+    (tmp_path / "out").write_text("Killed\n")
+    own = tmp_path / ".slurm_plugin/7"
+    (own / job_directory.ATTEMPTS).unlink()
+    job_directory.record(own, {**LINE, "n": 0})
+    diagnoses.write(own, 0, {"kernel": kernel}, "")
+    assert told(capsys, "7", code=wanted[0])["class"] == wanted[1]
 
 
 def test_slurms_word(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

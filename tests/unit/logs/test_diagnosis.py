@@ -201,6 +201,19 @@ def test_what_to_do(text: str, known: Known, failure: str, retry: bool | None, t
     assert (found["class"], found["retry"], bool(found["fix"])) == (failure, retry, True)
 
 
+def test_what_the_kernel_wrote(logs: Path) -> None:
+    """It says why a rank was killed, whose process it was, and what to do; it is in no file."""
+    (logs / "run/attempt_0/2/stderr.log").write_text("")
+    (logs / "agent.log").write_text(SUMMARY.format(code=-9))
+    line = "[12.5] Out of memory: Killed process 25402 (python) total-vm:1kB, UID:1000"
+    found = diagnosed(logs, known=Known(nodes={2: "n2"}, kernel={"n1": "[12.1] fine", "n2": line}))
+    assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("host_oom", (2,), ("n2",))
+    assert form(found)["kernel"] == {"n2": line}
+    said = view.lines(found, on=False)
+    assert f"  the kernel of n2: {line}" in said
+    assert "to do: ask for more with `memory`, or use fewer data loader workers" in said
+
+
 def test_the_command(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Directories and files; 0: a cause, 1: none, 2: the logs do not tell, or there are none."""
     assert main(["diagnose", "--json", str(logs)]) == 0
@@ -283,6 +296,28 @@ def test_the_only_node_that_a_log_names_need_not_be_the_one(tmp_path: Path) -> N
     (tmp_path / "log").write_text("RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
     known = Known(nodes={0: "n1", 1: "n1"})
     assert of_files([tmp_path / "log"], library.load(), known=known).cause.nodes == ("n1",)
+
+
+@pytest.mark.parametrize(
+    ("log", "failure", "ranks", "verdict"),
+    [
+        ("{killed}{cancelled}{ended}", "unknown", (1,), "check"),
+        ("{failed}{cancelled}{ended}", "unknown", (1,), "clear"),
+        ("{cancelled}{killed}{ended}", "cancelled", (), "clear"),  # KillWait after the SIGTERM
+        ("{cancelled}{ended}", "cancelled", (), "clear"),
+    ],
+)
+def test_a_step_that_srun_ended(log: str, failure: str, ranks: tuple[int, ...], verdict: str, tmp_path: Path) -> None:
+    """Because a task had failed before; else somebody cancelled it."""
+    lines = {
+        "killed": "srun: error: n2: task 1: Killed\n",
+        "failed": "srun: error: n2: task 1: Exited with exit code 3\n",
+        "cancelled": "slurmstepd-n1: error: *** STEP 1.1 ON n1 CANCELLED AT 2026-11-27T17:43:02 ***\n",
+        "ended": "srun: error: n1: task 0: Terminated\n",
+    }
+    (tmp_path / "log").write_text(log.format(**lines))
+    found = of_files([tmp_path / "log"], library.load()).cause
+    assert (found.failure, found.ranks, found.verdict) == (failure, ranks, verdict)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from slurm_plugin.logs.judge import Cause
-from slurm_plugin.logs.known import NO_ANSWER, Known, weighed
+from slurm_plugin.logs.known import NO_ANSWER, Known, confirmed, weighed
 from slurm_plugin.logs.scan import Event, Source
 from slurm_plugin.logs.signature import CLASSES, Pattern, Signature
 
@@ -117,6 +117,39 @@ def test_a_fault_of_a_node() -> None:
     found = weighed(of("gpu_sw", rank=3), Known(faults={"n2": GPU}), NODES)
     assert (found.whose, found.verdict, found.confidence, found.ranks) == ("node", "exclude", "likely", (2, 3))
     assert (found.event, found.others[0].signature.failure, found.beside) == (None, "gpu_sw", f"n2: {GPU}")
+
+
+KERNEL = {
+    "oom": of("host_oom", sure=True).event,
+    "xid": of("gpu_hw", sure=True).event,
+    "crash": of("segfault").event,
+}
+
+
+@pytest.mark.parametrize(
+    ("cause", "line", "rank", "wanted", "where"),
+    [
+        (KILLED, "oom", None, "host_oom", ("n2",)),
+        (KILLED._replace(nodes=("n1",)), "oom", None, "unknown", ("n1",)),  # another program on that node
+        (KILLED._replace(nodes=()), "oom", 2, "host_oom", ("n2",)),
+        (KILLED._replace(nodes=("n1",)), "xid", None, "gpu_hw", ("n2",)),
+        (NOTHING._replace(failure="segfault"), "oom", None, "host_oom", ("n2",)),
+        (of("host_oom", rank=2), "oom", None, "host_oom", ("n2",)),
+        (RAISED, "oom", None, "user_code", ("n2",)),
+        (RAISED, "crash", None, "user_code", ("n2",)),
+        (of("gpu_sw", rank=2), "xid", None, "gpu_hw", ("n2",)),
+        (of("gpu_oom", sure=True), "xid", None, "gpu_oom", ()),
+        (KILLED, "crash", None, "segfault", ("n2",)),
+    ],
+)
+def test_a_line_of_the_kernel(cause: Cause, line: str, rank: int | None, wanted: str, where: tuple[str, ...]) -> None:
+    """It is the cause where the log has none, or only a consequence of it."""
+    event = KERNEL[line]
+    assert event is not None
+    found = confirmed(cause, event._replace(node="n2"), rank)
+    assert (found.failure, found.nodes) == (wanted, where)
+    counts = wanted != cause.failure or found.confidence == "sure" != cause.confidence
+    assert (found.kernel, found.beside) == ((("n2", "x"), "the kernel of n2: x") if counts else (None, ""))
 
 
 def test_a_cause_that_is_confirmed() -> None:

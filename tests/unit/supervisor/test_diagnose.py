@@ -80,6 +80,21 @@ def test_without_retries_a_suspect_is_looked_at(capsys: pytest.CaptureFixture[st
     assert looks == [1]
 
 
+def test_the_kernels_of_suspects_are_read() -> None:
+    """Their lines come with the checks, and the logs are diagnosed again with them."""
+    asked: list[Mapping[str, Health]] = []
+
+    class Again(Reading):
+        def diagnosis(self, nodes: Mapping[str, Health]) -> dict[str, Any]:
+            asked.append(nodes)
+            return {**LOST_GPU, "nodes": {"n1": "exclude"}} if nodes["n2"].kernel else self.form
+
+    checked = {"n1": OK, "n2": Health("ok", kernel="[1.5] NVRM: Xid (PCI:0000:5f:00): 79")}
+    found, nodes = diagnose(Again(HANG), {"n1": OK, "n2": OK}, checked=False, look=lambda: checked)  # type: ignore[arg-type]
+    assert (found or {})["nodes"] == {"n1": "exclude"}
+    assert (nodes["n1"].condition, asked[1:]) == ("job_problem", [checked])
+
+
 def test_a_cause_that_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     """The log says so, with the last line of the program."""
     last = {"evidence": None, "last": {"file": "job.out", "lines": ["step 3"]}, "beside": "exit code 137"}

@@ -1,8 +1,13 @@
 """The barrier: the result of the nodes' verdicts, and which lines of a step are answers."""
 
 import json
+import os
+import time
 from itertools import product
 
+import pytest
+
+from prechecks.checks import gpu_xid
 from slurm_plugin.supervisor.decide import Health
 from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.guard.barrier import (
@@ -15,7 +20,7 @@ from slurm_plugin.supervisor.guard.barrier import (
     merged,
     parse_line,
 )
-from tests.unit.supervisor.guard.answering import BAD_DNS, BAD_GPU, question, report, verdict
+from tests.unit.supervisor.guard.answering import BAD_DNS, BAD_GPU, question, raw, report, verdict
 
 
 def test_merged() -> None:
@@ -135,6 +140,52 @@ def test_answers_keep_the_nodes_own_order() -> None:
     found = answers(["n1", "n2", "n3", "n4"], {node: json.dumps(fields) for node, fields in said.items()}, "")
     assert found.devices == ("n1 10.0.0.1 0=", "n2 10.0.0.1 0=")
     assert [node for node, each in found.reports.items() if each] == ["n1", "n2", "n3"]
+
+
+RECORDS = [
+    "4,1,5000000,-;NVRM: Xid (PCI:0000:5f:00): 79, before the attempt",
+    "4,2,11000000,-;NVRM: Xid (PCI:0000:5f:00): 48",
+    " SUBSYSTEM=pci",
+    "12,3,11000001,-;NVRM: Xid (PCI:0000:5f:00): 79, in a program's words",
+    "6,4,12500000,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/uid_1/job_7/step_0/task_0,pid=9,uid={uid}",
+    "6,5,12500001,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/uid_1/job_8/step_0/task_0,pid=9,uid={uid}",
+    "3,6,12500002,-;Out of memory: Killed process 8 (python) total-vm:1kB, UID:{other} pgtables:1kB",
+    "3,7,12500003,-;Out of memory: Killed process 9 (python) total-vm:1kB, UID:{uid} pgtables:1kB",
+    "x",
+    "",
+]
+
+
+def test_lines_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of this attempt, but none about another job's or user's process; the newest, and none if that is denied."""
+    known = [each.format(uid=os.getuid(), other=os.getuid() + 1) for each in RECORDS]
+    monkeypatch.setattr(gpu_xid, "records", lambda: known)
+    monkeypatch.setattr(time, "monotonic", lambda: 20.0)
+    found = barrier.kernel_lines(7, 10.0).splitlines()
+    assert [each.partition(":")[0] for each in found] == [
+        "[11.000000] NVRM",
+        "[12.500000] oom-kill",
+        "[12.500003] Out of memory",
+    ]
+    monkeypatch.setattr(barrier, "KERNEL_BYTES", 20)
+    assert barrier.kernel_lines(7, 10.0) == found[-1][-20:]
+
+    def denied() -> list[str]:
+        raise PermissionError
+
+    monkeypatch.setattr(gpu_xid, "records", denied)
+    assert barrier.kernel_lines(7, 10.0) == ""
+
+
+def test_a_node_answers_with_its_kernels_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the question asks for them."""
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    monkeypatch.setattr(barrier, "kernel_lines", lambda job_id, seconds: f"line of {job_id} in {seconds:.0f} s")
+    for seconds, wanted in ((0.0, ""), (9.0, "line of 7 in 9 s")):
+        words = json.dumps(raw(question(check=False, kernel_s=seconds), capsys))
+        assert conditions(answers(["n1"], {"n1": words}, "")) == {"n1": Health("ok", kernel=wanted)}
 
 
 def test_how_long_nodes_may_take() -> None:
