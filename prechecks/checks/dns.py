@@ -5,6 +5,8 @@ share of a long list. The shares overlap, so that several nodes query each name.
 and the job's first host, where rank 0 is.
 
 The check is `shared`, because nodes share a name server: in a prolog a failure is a job problem and drains no node.
+The periodic check counts the node's own name only if it has resolved since the boot: on a site with NodeAddr in
+slurm.conf it may never do so.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from prechecks.check import COUNT, PATHS, TEXTS, Check, Setting, Settings
-from prechecks.verdict import FAILED, OK, Context, Finding, first_few
+from prechecks.verdict import FAILED, OK, SKIPPED, Context, Finding, first_few
 
 SHARE_ABOVE, ASKED_BY = 16, 4
 
@@ -52,9 +54,21 @@ class Dns(Check):
         for each in lists:
             names.update(dict.fromkeys(share(each, context, above, asked_by)))
         unresolved = [name for name in names if not resolves(name)]
+        if context.hook == "periodic" and self._never_resolved(context.node, unresolved, settings):
+            return Finding(SKIPPED, f"{context.node} has not resolved since the boot")
         nodes = (name for name in names if name not in unresolved and name in (context.node, *context.hosts))
         local = {name: address for name in nodes if name != "localhost" and (address := loopback(name))}
         return judge(len(names), unresolved, len(every), local)
+
+    def _never_resolved(self, node: str, unresolved: Sequence[str], settings: Settings) -> bool:
+        """Return whether only the node's own name does not resolve, and has not since the boot."""
+        from prechecks import boot_state  # noqa: PLC0415 - not in a prolog
+
+        state, key = settings["state"], "resolved"
+        known = boot_state.load(state, self.item).get(key) == node
+        if not unresolved and not known and settings.get("remember", True):
+            boot_state.save(state, self.item, {key: node})
+        return unresolved == [node] and not known
 
 
 def share(names: Sequence[str], context: Context, above: int, asked_by: int) -> Sequence[str]:

@@ -19,9 +19,22 @@ def gpu_files(node: str, path: str) -> list[str]:
     Raise ValueError for a text that is not in the form of gres.conf(5).
     """
     try:
-        lines = [_pairs(line) for line in slurmconf.lines(path)]
+        return _gpu_files(node, [_pairs(line) for line in slurmconf.lines(path)])
     except OSError:
         return []
+
+
+def are_known(node: str, path: str) -> bool:
+    """Return whether gres.conf names the files of a node's GPUs, or has NVIDIA's library find them (AutoDetect).
+
+    Raise OSError if it cannot be read, ValueError as `gpu_files` does.
+    """
+    lines = [_pairs(line) for line in slurmconf.lines(path)]
+    detected = [line.get("autodetect", "").lower() for line in lines if _is_for(node, line)]
+    return any(each in ("nvml", "nvidia") for each in detected) or bool(_gpu_files(node, lines))
+
+
+def _gpu_files(node: str, lines: list[dict[str, str]]) -> list[str]:
     found: dict[str, None] = {}
     for line in lines:
         if line.get("name", "").lower() == "gpu" and _is_for(node, line):

@@ -122,7 +122,8 @@ def outcome(
     `code`: its exit code, negative after a signal. `line`: its last record in attempts.jsonl. `told`: whether Slurm or
     a user told this task to end. `stops`: the trial's state if it was told to stop, as each is at its full length.
     """
-    killed = code < 0  # its ranks may still run: the end of the job ends them
+    recorded = line is not None and line.get("action") in ("finish", "fail")
+    killed = code < 0 and not recorded  # its ranks may still run: the end of the job ends them
     saved = line is not None and bool(line.get("saved")) and not line.get("told")
     if invalid or stops:
         drained = line is not None and saved and bool(line.get("verdicts"))

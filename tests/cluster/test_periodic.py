@@ -117,7 +117,8 @@ def test_under_a_running_job(clean: Sandbox) -> None:
 
 
 def test_a_name_server_that_is_gone_everywhere(clean: Sandbox) -> None:
-    """Shared causes drain only after several failures in a row."""
+    """Shared causes drain only after several failures in a row, on a node whose name has resolved."""
+    look(clean, "n4")
     clean.break_node("n4", "dns")
     look(clean, "n4", 2)
     assert reasons(clean) == {}

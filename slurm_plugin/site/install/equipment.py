@@ -1,4 +1,4 @@
-"""`slurm-plugin site equipment`: convert the device counts of nodes to the `equipment` part of the site file."""
+"""The devices of nodes: `slurm-plugin site equipment` converts counts to the `equipment` part of the site file."""
 
 import json
 import re
@@ -11,7 +11,11 @@ import yaml
 from msgspec import Meta
 
 from hostfiles import nodelist
+from prechecks.checks.gpu import DEFAULT_DEVICE
+from prechecks.measure import gres
 from slurm_plugin.errors import UsageError, printable
+from slurm_plugin.site.configuration import SiteConfig
+from slurm_plugin.slurm import Node
 
 COUNT: Final = "slurm-plugin check --equipment"  # the command that counts the devices of a node
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")]
@@ -78,3 +82,19 @@ def _remarks(each: NodeDevices) -> Iterator[str]:
         yield f"{each.node}: {each.missing} of the {each.gpus} GPUs that gres.conf names are missing now"
     if not each.gpus and not each.interfaces:
         yield f"{each.node}: has no known GPU and no interface to watch; it is not listed"
+
+
+def without_files(nodes: Mapping[str, Node], config: SiteConfig, gres_conf: str) -> str:
+    """Return a list of the nodes with GPUs whose device files neither gres.conf nor the site file names.
+
+    Empty if gres.conf cannot be read here: each node may have its own.
+    """
+    if config.prechecks.gpu_check.device != DEFAULT_DEVICE:
+        return ""
+    named = {name for own, has in config.equipment.items() if has.device for name in nodelist.expand(own)}
+    having = [name for name, node in nodes.items() if any(each.partition(":")[0] == "gpu" for each in node.gres)]
+    try:
+        lacking = [name for name in having if name not in named and not gres.are_known(name, gres_conf)]
+    except (OSError, ValueError):
+        return ""
+    return nodelist.fold(lacking) if lacking else ""

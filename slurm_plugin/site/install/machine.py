@@ -22,6 +22,7 @@ from slurm_plugin.site import lua
 from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.site.doctor import measure, site_names
 from slurm_plugin.site.files import Entry, plain_path
+from slurm_plugin.site.install import equipment
 from slurm_plugin.site.slurmconf import HOOKS, DamagedError, Setting, settings, value, without
 from slurm_plugin.slurm import ENDED, Slurm, releases
 from slurm_plugin.slurm.releases import Release
@@ -67,7 +68,7 @@ class MachineState:
     include. `leading`: the parameters
     whose program belongs to the site and runs our hook. `spool_owner`: SlurmUser. `in_use`: why the site directory is
     still needed. `unknown`: the settings of the site file with names that Slurm does not know. `uncounted`: the number
-    of nodes, or 0 if the site file lists equipment.
+    of nodes, or 0 if the site file lists equipment. `without_files`: the nodes with GPUs without known device files.
     """
 
     root: str
@@ -84,6 +85,7 @@ class MachineState:
     in_use: str = ""
     unknown: tuple[site_names.Unknown, ...] = ()
     uncounted: int = 0
+    without_files: str = ""
 
     @property
     def text(self) -> str:
@@ -156,7 +158,8 @@ def inspect(root: str, conf: str | None, role: str | None, config: SiteConfig, s
     files = [path, path + BACKUP, f"{directory}/job_submit.lua", f"{directory}/{lua.OWN}"]
     places = [root, root + PREVIOUS, config.spool_directory]
     daemons = measure.config(slurm)
-    names = site_names.known(measure.nodes(slurm), found)
+    nodes = measure.nodes(slurm)
+    names = site_names.known(nodes, found)
     return MachineState(
         root=root,
         conf=path,
@@ -171,6 +174,7 @@ def inspect(root: str, conf: str | None, role: str | None, config: SiteConfig, s
         controllers=hosts,
         in_use=_in_use(slurm, daemons, root),
         uncounted=0 if config.equipment else len(names.nodes),
+        without_files=equipment.without_files(nodes, config, f"{directory}/gres.conf"),
         unknown=site_names.unknown(config, names),
     )
 

@@ -43,6 +43,11 @@ def install(state: MachineState, rendered: Mapping[str, Entry]) -> Plan:
         by_hand += _lua_by_hand(state)
         changes += together(_spool(state), _lua(state, rendered), _conf(state, wanted.text))
     notices = [f"correct the site file: {each.text}" for each in state.unknown if each.harmless]
+    if state.without_files:
+        notices.append(
+            f"gres.conf names no files of the GPUs of {state.without_files}: gpu-check looks for NVIDIA's there, and is"
+            " skipped without NVIDIA's driver; for other GPUs, name their files there: File="
+        )
     return Plan(tuple(changes), (*notices, *_after(state, changes, wanted)), tuple(by_hand))
 
 

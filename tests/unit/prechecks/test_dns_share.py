@@ -1,10 +1,12 @@
 """`dns` in a large job: no node resolves many names, and each name is resolved by several nodes."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prechecks import Context
+from prechecks import FAILED, OK, SKIPPED, Context
 from prechecks.checks import dns
 
 
@@ -60,3 +62,20 @@ def test_what_a_node_of_a_large_job_asks_for(monkeypatch: pytest.MonkeyPatch) ->
     found = dns.Dns().look(Context("prolog", "n40", hosts(100)), {"dns": own})
     assert asked == ["n40", "n0", "login", "n41", "n42"]
     assert found[:4] == ("ok", "5 of 101 names", 5, 5)
+
+
+def test_a_name_that_no_server_has_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It drains no node. A name that has resolved since the boot does, once it no longer resolves."""
+    known: set[str] = set()
+    monkeypatch.setattr(dns, "resolves", known.__contains__)
+    monkeypatch.setattr(dns, "loopback", lambda _: "")
+    own = {"state": f"{tmp_path}/state", "dns": {"hosts_files": []}}
+
+    def verdict() -> str:
+        return dns.Dns().look(Context("periodic", "n1"), own).verdict
+
+    assert verdict() == SKIPPED
+    known.add("n1")
+    assert verdict() == OK
+    known.clear()
+    assert verdict() == FAILED

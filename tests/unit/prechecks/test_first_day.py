@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,17 +46,19 @@ NODES: dict[str, dict[str, SimpleNamespace]] = {
 }
 
 
+def statvfs(node: Mapping[str, SimpleNamespace], path: str) -> SimpleNamespace:
+    """Return what a node has at this path, in place of os.statvfs."""
+    if path not in node:
+        raise FileNotFoundError(path)
+    return node[path]
+
+
 def found_on(
     node: dict[str, SimpleNamespace], own: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, str]:
     """Return the verdicts on a site's space and inodes, with these settings of disk-size."""
 
-    def statvfs(path: str) -> SimpleNamespace:
-        if path not in node:
-            raise FileNotFoundError(path)
-        return node[path]
-
-    monkeypatch.setattr(disk.os, "statvfs", statvfs)
+    monkeypatch.setattr(disk.os, "statvfs", partial(statvfs, node))
     settings = {**compile_site(SiteConfig())["prechecks"], "deadline_s": HANG_S, "state": ""}
     settings["disk-size"] = {**settings["disk-size"], **own}
     checks = [check for check in CHECKS if isinstance(check, disk.DiskSize | inodes.Inodes)]
@@ -68,6 +71,20 @@ def test_no_default_fails(node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = found_on(NODES[node], {}, monkeypatch)
     assert set(found.values()) <= {OK, SKIPPED}, found
     assert found["disk-size.cache"] == found["inodes.cache"] == SKIPPED
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog", "periodic", "recheck"])
+@pytest.mark.parametrize("node", NODES)
+def test_no_item_drains(node: str, hook: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All items, for a job with GPUs that slurm.conf only counts, on a node whose name no name server knows."""
+    (tmp_path / "gres.conf").write_text("Name=gpu Count=2")
+    monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
+    monkeypatch.setattr(nvidia, "DRIVER", str(tmp_path / "none"))
+    monkeypatch.setattr(disk.os, "statvfs", partial(statvfs, NODES[node]))
+    settings = {**compile_site(SiteConfig())["prechecks"], "deadline_s": HANG_S, "state": f"{tmp_path}/state"}
+    found = prechecks.run(Context(hook, "n1.invalid", hosts=("n1.invalid",), gpus=(0, 1)), settings)
+    assert {each.item for each in found} == {check.item for check in CHECKS}
+    assert prechecks.node_problems([each for each in found if each.failed]) == ()
 
 
 def test_what_the_site_requires(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,12 +137,12 @@ def test_a_trial_that_saves_at_its_time_limit(srun: Path, seconds: float, retrie
     assert (line["code"], line["told"], line["saved"], line["action"]) == (0, False, True, kind)
 
 
-@pytest.mark.parametrize(("seconds", "saved"), [(0.0, True), (2.0, False)])
+@pytest.mark.parametrize(("seconds", "longest", "saved"), [(0.0, 600.0, True), (2.0, 0.5, False)])
 def test_a_trial_that_saves_long_before_its_time_limit(
-    srun: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, saved: bool
+    srun: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, longest: float, saved: bool
 ) -> None:
     """The user may send the signal, too. A program that goes on, and ends much later, is done."""
-    monkeypatch.setattr(attempt, "SAVED_S", 0.5)
+    monkeypatch.setattr(attempt, "SAVED_S", longest)
     found, line = _saves(srun, 6000.0, seconds, grace_s=1.0)
     assert (found.kind, found.code) == ("finish", 0)
     assert (line["code"], line["told"], line["saved"]) == (0, False, saved)

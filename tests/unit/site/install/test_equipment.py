@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from slurm_plugin.errors import UsageError
 from slurm_plugin.site import compilation
-from slurm_plugin.site.install.equipment import read, site_lines
+from slurm_plugin.site.install.equipment import read, site_lines, without_files
+from tests import fakes
 from tests.refusals import refusal_of
 from tests.unit.site.sitefiles import site
 
@@ -52,3 +55,23 @@ def test_a_site_file_that_is_wrong(tmp_path: Path) -> None:
         UsageError, site, tmp_path, "equipment: {'n[1-2]': {gpus: 1}, 'n[2-3]': {gpus: 2}}"
     )
     assert "equipment.n[1: found node list 'n[1'" in refusal_of(UsageError, site, tmp_path, "equipment: {'n[1': {}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "lacking"),
+    [
+        ("Name=gpu Count=2\n", "", "n[1-2]"),
+        ("NodeName=n1 Name=gpu File=/dev/dri/renderD128\nNodeName=n2 Name=gpu Count=1\n", "", "n2"),
+        ("NodeName=n1 AutoDetect=nvml\nNodeName=n2 AutoDetect=rsmi\n", "", "n2"),
+        ("Name=gpu Count=2\n", "prechecks: {gpu-check: {device: /dev/kfd%d}}\n", ""),
+        ("Name=gpu Count=2\n", "equipment: {n1: {gpus: 2, device: /dev/kfd%d}}\n", "n2"),
+        (None, "", ""),
+    ],
+)
+def test_nodes_whose_gpus_have_no_files(tmp_path: Path, text: str | None, own: str, lacking: str) -> None:
+    """Neither gres.conf nor the site file names them. A node without GPUs needs none."""
+    nodes = {name: fakes.node(name, gres=("gpu:2",)) for name in ("n1", "n2")} | {"c1": fakes.node("c1")}
+    conf = tmp_path / "gres.conf"
+    if text is not None:
+        conf.write_text(text)
+    assert without_files(nodes, site(tmp_path, own), str(conf)) == lacking

@@ -199,6 +199,8 @@ def test_names_that_slurm_does_not_have() -> None:
     plan = install(state(unknown=(wrong, gone)), rendered())
     assert plan.by_hand == ("the site file: a names b: Slurm has no such partition",)
     assert plan.notices[0] == "correct the site file: c names n9: no such node"
+    notices = install(state(without_files="n[1-2]"), rendered()).notices
+    assert notices[0].startswith("gres.conf names no files of the GPUs of n[1-2]: ")
     before = after(state(), install(state(), rendered(1)))
     second = after(before, install(before, rendered(2)))
     assert rollback(replace(second, unknown=(wrong,))).by_hand == ()
