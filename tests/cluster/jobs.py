@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -144,8 +145,10 @@ def until_run(job: Job, attempt: int, nodes: int = 2) -> None:
 
 
 def workdir(box: Sandbox, name: str) -> Path:
-    """Make a directory of alice's that no earlier test has used."""
+    """Make a directory of alice's that no other test uses. Move away that of an earlier try of this test."""
     directory = box.home("alice") / name
+    if directory.exists():
+        directory.rename(f"{directory}.{time.time_ns()}")
     directory.mkdir()
     os.chown(directory, ALICE_UID, ALICE_UID)
     return directory

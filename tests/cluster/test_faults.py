@@ -218,7 +218,8 @@ def test_a_check_that_never_ends_drains_nothing(
 def starved(box: Sandbox) -> None:
     """Limit the memory of the guards' program."""
     guard = box.directory / "etc/slurm/slurm_plugin/hooks/prolog"
-    guard.write_text(guard.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nulimit -v 8000\n", 1))
+    first, rest = guard.read_text().split("\n", 1)
+    guard.write_text(f"{first}\nulimit -v 8000\n{rest}")
 
 
 def killed_at_work(box: Sandbox) -> None:

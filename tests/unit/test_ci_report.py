@@ -19,7 +19,8 @@ def test_passes_later():
 
 def test_fails(record_property):
     record_property("job log", "first\\nsecond\\nthird\\nthe job ran on n2")
-    state = "FAILED"
+    tries.append(1)
+    state = "PENDING" if len(tries) == 3 else "FAILED"
     assert state == "COMPLETED"
 """
 
@@ -52,6 +53,7 @@ def test_a_failed_test(tmp_path: Path) -> None:
     code, lines = report(tmp_path)
     assert code == 1
     assert lines[0].startswith("FAILED test test_of_ci::test_fails: AssertionError: assert 'FAILED' == 'COMPLETED'")
+    assert lines.pop(1).startswith("    an earlier try: AssertionError: assert 'PENDING' == 'COMPLETED'")
     assert lines[1:5] == ["    | first", "    | second", "    | third", "    | the job ran on n2"]
     assert lines[6:10] == ["minutes  stage", "    1.0  demo", "    1.5  test: exit 1", "    2.5  in all"]
     assert lines[11:13] == [" passed   failed   second try   tests", "      2        1            1   test"]
