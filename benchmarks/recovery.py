@@ -1,7 +1,7 @@
 """Measure how long a fault stops a job: with a restart in its allocation, a requeue, and plain Slurm.
 
-    .venv/bin/python benchmarks/recovery.py [--runs 5] [--requeues 20] [--fencing] [--no-plain] [--root DIR] [--json]
-                                            [--nodes 100] [--smallest]
+    .venv/bin/python benchmarks/recovery.py [--runs 5] [--requeues 20] [--fencing] [--plain | --no-plain] [--root DIR]
+                                            [--json] [--nodes 100] [--smallest]
 
 Jobs of 4 nodes run in sandboxes with a real Slurm. Level 1 is a restart in the same allocation, with a spare; level 2
 is a requeue onto other nodes. The program fails when it sees that its GPU is gone, and writes down the time. The result
@@ -9,8 +9,9 @@ is the seconds from then to the first step of the last rank in the next attempt.
 is printed separately.
 
 --requeues: also requeue jobs onto the nodes of their last run, which have just revoked their credentials; none may be
-lost. --fencing: also cut a node off, and measure until its ranks have ended (half a minute). --nodes: measure only the
-death of a node in a large sandbox, and the parts of the time until the next launch. --smallest: each case once.
+lost. --plain: also measure a user's restarts where no admin has installed slurm_plugin. --fencing: also cut a node off,
+and measure until its ranks have ended (half a minute). --nodes: measure only the death of a node in a large sandbox,
+and the parts of the time until the next launch. --smallest: each case once.
 
 Exits 1 if level 1 takes 0.5 s or more, if level 2 takes 3 s or more (4 s on 22.05, whose nodes refuse a requeued job
 for 2 s), or if a requeue was lost.
@@ -36,6 +37,7 @@ from benchmarks.recovery_runs import (
     JOB_NODES,
     NODES,
     Run,
+    alone,
     cut_node,
     failed_program,
     plain_jobs,
@@ -67,8 +69,12 @@ def measured(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
         back, lost = requeues(box, options.requeues)
         fencing = cut_node(box) if options.fencing else {}
         deaths = [dead_node(box, JOB_NODES - 1, spares) for spares in (1, 0)] if options.smallest else []
+        found = {}
+        if options.alone:
+            progress.update(step, description="without an installation")
+            found = {"alone": alone(options.root, options.runs)}
         progress.update(step, description="plain Slurm, two minutes")
-        return {
+        return found | {
             "version": version,
             "level 1": one,
             "level 2": two,
@@ -116,6 +122,8 @@ def show(found: Mapping[str, Any], plain_s: float, release: Release) -> None:
     print(f"{title:<46}{'median':>7}{'min':>7}{'max':>7}{'runs':>6}{'plain/ours':>12}")
     print(row("level 1: a spare, in the same allocation", found["level 1"], plain_s))
     print(row("level 2: a requeue onto other nodes", found["level 2"], plain_s))
+    for title, runs in found.get("alone", {}).items():
+        print(row(f"no admin: {title}", runs, plain_s))
     for name in found["level 2"][0].phases:
         known = [run.phases[name] for run in found["level 2"] if name in run.phases]
         print(f"    {name:<42}{statistics.median(known):7.2f}")
@@ -154,6 +162,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="faults of each level [default: 5]")
     parser.add_argument("--requeues", type=int, default=20, help="onto the same nodes [default: 20]")
     parser.add_argument("--fencing", action="store_true", help="cut a node off, too")
+    parser.add_argument("--plain", dest="alone", action="store_true", help="also without an installation")
     parser.add_argument(
         "--no-plain", dest="plain", action="store_const", const=0, default=PLAIN_JOBS,
         help=f"do not run plain Slurm; use {PLAIN_S:.0f} s",
@@ -165,7 +174,8 @@ def main() -> int:
     if options.runs < 1 or options.requeues < 0:
         parser.error("accepted are --runs of 1 or more and --requeues of 0 or more")
     if options.smallest:
-        options.runs, options.requeues, options.fencing, options.plain = 1, 1, True, min(options.plain, 1)
+        options.runs, options.requeues, options.fencing, options.alone = 1, 1, True, True
+        options.plain = min(options.plain, 1)
     if options.nodes:
         if options.nodes < LEFT + JOB_NODES - 1:
             parser.error(f"accepted is --nodes of {LEFT + JOB_NODES - 1} or more")
@@ -180,6 +190,7 @@ def main() -> int:
         seen = [run.seen_s for name in ("level 1", "level 2") for run in found[name]]
         more = {"until the program fails": seen, "settle_s": release.settle_s, "missed": words}
         more |= {"deaths": [*map(asdict, found["deaths"])]}
+        more |= {"alone": {title: [run.seconds for run in runs] for title, runs in found.get("alone", {}).items()}}
         print(json.dumps({**found, **levels, **more}))
     else:
         show(found, plain_s, release)

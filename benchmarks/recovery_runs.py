@@ -15,6 +15,11 @@ from tests.cluster.etc import Etc
 from tests.waiting import until
 
 NODES, GPUS, JOB_NODES, VICTIM = 5, 2, 4, "n2"
+# Submits the spec on stdin, prints the job's id, and leaves the process that follows the job.
+FOLLOWED = """cat >job.yaml
+setsid slurm-plugin submit --wait --json job.yaml >follow.log 2>&1 </dev/null &
+until grep -q '"job"' follow.log 2>/dev/null; do sleep 0.1; done
+grep -m 1 -o '"job": [0-9]*' follow.log"""
 SPEC = f"mode: pytorch\naccelerators: {{gpu: {GPUS}}}\noutput: job.out\ntime: 10m\n"
 
 
@@ -27,17 +32,19 @@ class Run:
     phases: Mapping[str, float] = field(default_factory=dict)
 
 
-def submitted(box: Sandbox, name: str, command: str, nodes: int = JOB_NODES, **more: int) -> Job:
-    """Submit a job with slurm-plugin."""
+def submitted(
+    box: Sandbox, name: str, command: str, nodes: int = JOB_NODES, *, followed: bool = False, **more: int
+) -> Job:
+    """Submit a job with slurm-plugin. `followed`: with --wait."""
     text = f"name: {name}\ncommand: {command}\nnodes: {nodes}\n{SPEC}"
     text += "".join(f"{key}: {value}\n" for key, value in more.items())
-    return Job(box, name, ["slurm-plugin", "submit", "-"], text, nodes)
+    return Job(box, name, ["sh", "-c", FOLLOWED] if followed else ["slurm-plugin", "submit", "-"], text, nodes)
 
 
-def failed_program(box: Sandbox, name: str, spares: int) -> Run:
+def failed_program(box: Sandbox, name: str, spares: int, *, followed: bool = False) -> Run:
     """Break a GPU of a running job. The job continues in its allocation with a spare, else by a requeue."""
     stamps = Stamps(box)
-    job = submitted(box, name, FAIL_WITHOUT_GPU, retries=1, spares=spares)
+    job = submitted(box, name, FAIL_WITHOUT_GPU, followed=followed, retries=1, spares=spares)
     job.began(0)
     broken = time.time()
     box.break_node(VICTIM, "gpu-missing")
@@ -109,6 +116,20 @@ def requeues(box: Sandbox, wanted: int) -> tuple[list[float], int]:
     if drained:  # on 24.11, by a start that was too early
         raise SystemExit(f"the requeues drained healthy nodes:\n{drained}")
     return seconds, lost
+
+
+def alone(root: Path | None, runs: int) -> dict[str, list[Run]]:
+    """Measure the restarts that a user has where no admin has installed slurm_plugin."""
+    with sandbox(NODES, GPUS, root, "a", hooks=False) as box:
+        cases = {
+            "a spare, in the same allocation": {"spares": 1},
+            "a requeue by the job's owner": {"spares": 0},
+            "the same, with submit --wait": {"spares": 0, "followed": True},
+        }
+        return {
+            title: [failed_program(box, f"alone{place}.{number}", **case) for number in range(runs)]
+            for place, (title, case) in enumerate(cases.items())
+        }
 
 
 @contextmanager

@@ -100,10 +100,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _default_settings() -> "dict[str, object]":
-    """Compile the site file, or the defaults, for a job whose code was installed but not deployed."""
+    """Compile the site file and the user's own, or the defaults, for a job whose code is installed but not deployed."""
+    from slurm_plugin.errors import UsageError  # noqa: PLC0415 - as below
     from slurm_plugin.site import compilation, configuration  # noqa: PLC0415 - a deployed copy lacks their packages
+    from slurm_plugin.supervisor.log import say  # noqa: PLC0415 - as above
 
-    return compilation.compile_site(configuration.load())
+    try:
+        return compilation.compile_site(configuration.load_for_user())
+    except UsageError as error:  # a submission refuses such a file
+        say(f"your own settings are not used: {error.one_line}")
+        return compilation.compile_site(configuration.load())
 
 
 def _uncoerce() -> None:

@@ -14,7 +14,8 @@ from slurm_plugin.cli.group import json_option
 from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, load_specs, read_file, spec_name
 from slurm_plugin.records import token
 from slurm_plugin.site import configuration, lua
-from slurm_plugin.spec import policy_language
+from slurm_plugin.slurm import connect
+from slurm_plugin.spec import policy_language, submit_config
 from slurm_plugin.submit import policy_verdict, submission
 from slurm_plugin.submit.policy_verdict import JobOptions
 from slurm_plugin.submit.wrapper import batch_script
@@ -64,6 +65,12 @@ def test(
         here = submission.here(settings)
         specs = load_specs(data, job_file, settings, flags_if_it_can_say)
         jobs = [submission.build(spec, here, spec_name(job_file)) for spec in specs]
+    rules_here = config or lua_file or submit_config.DEFAULT_PATH.exists()
+    if not rules_here and submission.is_plain(settings, connect()):
+        words = f"{submission.NOT_INSTALLED}: no rule applies, and no restart is granted"
+        nothing = {"verdict": "accepted", "user": user or submission.own_name(), "changes": [], "messages": [words]}
+        click.echo(json.dumps({**nothing, "log": []}) if as_json else f"accepted\n  {words}")
+        return 0
     text = lua_file.read_text(errors="surrogateescape") if lua_file else lua.job_submit(settings)
     name = user or submission.own_name()
     rules = None if lua_file or _uid(name) == 0 else policy_language.compiled(settings.policy)

@@ -29,7 +29,7 @@ from slurm_plugin.cli.specs import (
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, connect, priority
 from slurm_plugin.slurm.resources import Reservation
-from slurm_plugin.spec import Spec, priorities, submit_config
+from slurm_plugin.spec import Spec, priorities, submit_config, user_settings
 from slurm_plugin.spec.key_types import joined
 from slurm_plugin.submit import policy_verdict, recovery_options, submission
 from slurm_plugin.submit.forecast import Answer, JobRequest, of_partitions
@@ -48,6 +48,10 @@ def submit(spec_file: str, config: Path | None, *, in_editor: bool, dry_run: boo
     A spec with `search` is submitted as `slurm-plugin experiment submit` does, and the id is that of its array.
     """
     settings = submit_config.load(config)
+    if user_settings.read()[0].fields.keys() - set(user_settings.AT_SUBMISSION):
+        from slurm_plugin.site import configuration  # noqa: PLC0415 - 12 ms, for what only the job reads
+
+        configuration.load_for_user()
     data = read_file(spec_file)
     if is_search(data, spec_file):
         if in_editor:
@@ -103,6 +107,7 @@ def send(
     for each, job in zip(made, jobs, strict=True):
         submission.keep(job, each, data)
     announce(made, as_json=as_json, of=of)
+    _note(submission.without_installation(specs[0], settings, door))
     if specs[0].priority != priority.NORMAL:
         _prioritize(made, specs[0].priority, settings)
     if not wait and (len(jobs) > 1 or not sys.stderr.isatty()):
@@ -124,6 +129,11 @@ def _prioritize(made: Sequence[Submitted], word: str, settings: submit_config.Su
             click.echo(f"job {job.name}: {said}", err=True)
         except SlurmPluginError as error:
             click.echo(f"job {job.name} is submitted, and its priority is normal: {error}", err=True)
+
+
+def _note(text: str) -> None:
+    if text:
+        click.echo(f"slurm-plugin: {text}", err=True)
 
 
 def announce(made: Sequence[Submitted], *, as_json: bool, of: str = "") -> None:
@@ -151,6 +161,7 @@ def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
         answers = [_answer(spec, job, door, shown) for spec, job in jobs]
     except SlurmError as error:  # without an answer the start is unknown
         raise UsageError(str(error)) from error
+    _note(submission.without_installation(specs[0], settings, door))
     for answer in answers:
         click.echo(json.dumps(answer.record()) if as_json else "\n".join(answer.lines()))
     return int(all(answer.found.start_time is None for answer in answers))

@@ -5,6 +5,7 @@ change it. The site's own text in admin_comment stays before the grant.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -159,6 +160,14 @@ def _cut(text: str, most: int) -> str:
 def is_alone(job: Job) -> bool:
     """Return whether a job requested restarts where slurm_plugin is not installed: its owner restarts it."""
     return not site_settings.deployed() and parse(job.admin_comment) is None and token.find(job.comment) is not None
+
+
+def wait_of_owner_s(config: Mapping[str, str]) -> int:
+    """Return the time from a requeue by the job's owner to its next start. `config`: the settings of slurmctld.
+
+    An Epilog keeps the job COMPLETING for longer.
+    """
+    return 5 if config.get("Epilog", "") in ("", "(null)") else 20
 
 
 def is_uncounted(job: Job | None) -> bool:

@@ -70,6 +70,11 @@ def own_command() -> list[str]:
     return [f"{site_root()}/bin/slurm-plugin"] if deployed() else [sys.executable, "-m", "slurm_plugin"]
 
 
+def names_hooks(config: Mapping[str, str], root: str = DEFAULT_ROOT) -> bool:
+    """Return whether the settings of slurmctld name a file of the site directory `root`."""
+    return any(value.startswith(f"{root}/") for value in config.values())
+
+
 def read(root: str) -> dict[str, Any]:
     """Return the settings compiled into `root`.
 

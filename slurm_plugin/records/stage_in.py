@@ -9,7 +9,8 @@ from slurm_plugin.errors import printable
 
 KEYWORD: Final = "stage-in"
 NO_PLACE: Final = (
-    "stage_in: this site has no place for copies; its admin gives one in the site file: `stage_in: {directory: ...}`"
+    "stage_in: found no directory for copies; an admin sets one in the site file, and on a cluster without an"
+    " installation you in ~/.config/slurm_plugin.yaml: `stage_in: {directory: /tmp}`"
 )
 _LONGEST: Final = 500
 
@@ -21,10 +22,12 @@ class Request(NamedTuple):
     run: str  # the name of this run
     notes: str  # the directory of the nodes' notes: the job's directory
     wanted: tuple[str, ...]  # TO:SOURCE; SOURCE is an absolute path
+    keep_s: float = 0.0  # remove the user's copies that no job has used for this time; 0: root does
 
     def words(self) -> tuple[str, ...]:
         """Return the arguments of `slurm-plugin` that copy the data on a node."""
-        where = (f"--directory={self.directory}", f"--run={self.run}", f"--notes={self.notes}")
+        where: tuple[str, ...] = (f"--directory={self.directory}", f"--run={self.run}", f"--notes={self.notes}")
+        where += (f"--keep={self.keep_s:g}",) if self.keep_s else ()
         return ("job", "stage-in", *where, "--", *self.wanted)
 
 

@@ -17,7 +17,7 @@ from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.records.node_drains import MOST_PAST
 from slurm_plugin.records.site_settings import LEASE_S, LOST_S
 from slurm_plugin.records.token import MAX_RETRIES
-from slurm_plugin.spec import documents, submit_config
+from slurm_plugin.spec import documents, submit_config, user_settings
 from slurm_plugin.spec.documents import Document, Problem
 from slurm_plugin.spec.policy_language import Hold, hold_s
 from slurm_plugin.spec.submit_config import PlainPath, Record, SubmitConfig
@@ -216,12 +216,25 @@ class SiteConfig(SubmitConfig, frozen=True):
 
 def load(path: Path | None = None) -> SiteConfig:
     """Read the site file, or return the defaults if there is none. Raise UsageError with all problems in it."""
-    document = _with_checks_off(submit_config.read(path))
+    source = str(path or submit_config.DEFAULT_PATH)
+    return _record(_with_checks_off(submit_config.read(path)), source, submit_config.AGAIN)
+
+
+def load_for_user() -> SiteConfig:
+    """Read the site file, and below it this user's own. Raise UsageError with all problems in a file."""
+    site, (own, where) = load(), user_settings.read()
+    if not own.fields:
+        return site
+    own = _with_checks_off(own)
+    _record(own, where, user_settings.AGAIN)
+    merged = user_settings.below(_with_checks_off(submit_config.read(None)).fields, own.fields)
+    return _record(Document(merged), where, user_settings.AGAIN)
+
+
+def _record(document: Document, source: str, again: str) -> SiteConfig:
     config, problems = documents.record(document, SiteConfig)
     found = (*problems, *(_problems(config) if config else ()))
-    documents.fail(
-        found, document, str(path or submit_config.DEFAULT_PATH), so="nothing was done", again=submit_config.AGAIN
-    )
+    documents.fail(found, document, source, so="nothing was done", again=again)
     return config or SiteConfig()
 
 

@@ -5,6 +5,7 @@ The rest of the file is for nodes and hooks (slurm_plugin.site.configuration). R
 `render`, and its mistakes concern the admin who deploys it, not users who submit.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,7 +15,7 @@ from msgspec import Meta
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records.site_settings import DEFAULT_ROOT
-from slurm_plugin.spec import documents, expand, policy_language, priorities
+from slurm_plugin.spec import documents, expand, policy_language, priorities, user_settings
 from slurm_plugin.spec.documents import Document, Problem
 from slurm_plugin.spec.key_types import Access, Runtime, Word
 from slurm_plugin.spec.policy_language import Policy
@@ -65,14 +66,28 @@ class SubmitConfig(Record, frozen=True):
 
 
 def load(path: Path | None = None) -> SubmitConfig:
-    """Read this part of the site file; without a file, return the defaults. Raise UsageError with all problems."""
-    source = path or DEFAULT_PATH
-    document = read(path)
+    """Read this part of the site file, and below it the user's own; without files, return the defaults.
+
+    Raise UsageError with all problems of a file.
+    """
+    site = read(path)
+    config, (own, where) = _part(site, str(path or DEFAULT_PATH)), user_settings.read()
+    if not own.fields:
+        return config
+    _part(own, where, again=user_settings.AGAIN)
+    mine = {key: own.fields[key] for key in user_settings.AT_SUBMISSION if key in own.fields}
+    if os.path.exists(config.command):  # noqa: PTH110 - jobs run the site's installation, with its settings
+        mine.pop("stage_in", None)
+    return _part(Document(user_settings.below(site.fields, mine)), where)
+
+
+def _part(document: Document, source: str, *, again: str = AGAIN) -> SubmitConfig:
+    """Return this part of a file. Raise UsageError with all problems in it."""
     keys = msgspec.structs.fields(SubmitConfig)
     own = {key.encode_name: document.fields[key.encode_name] for key in keys if key.encode_name in document.fields}
     config, found = documents.record(Document(own, document.lines), SubmitConfig)
     found = (*found, *(problems(config) if config else ()))
-    documents.fail(found, document, str(source), so="nothing was done", again=AGAIN)
+    documents.fail(found, document, source, so="nothing was done", again=again)
     return config or SubmitConfig()
 
 

@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace, default_settings: Callable[[], Mapping[str
         from slurm_plugin.records import stage_in  # noqa: PLC0415
         from slurm_plugin.supervisor.staging import data_copies  # noqa: PLC0415
 
-        wanted = stage_in.Request(options.directory, options.run, options.notes, tuple(options.wanted))
+        wanted = stage_in.Request(options.directory, options.run, options.notes, tuple(options.wanted), options.keep)
         if code := data_copies.fetch(wanted, os.environ):
             time.sleep(HEARD_S)
         return code
@@ -144,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     stage_in = verbs.add_parser("stage-in", help="run on every node by supervise: copies data to the node's own disk")
     stage_in.add_argument("--directory", required=True, help="the site's, for copies")
     stage_in.add_argument("--run", required=True, help="this run's own name")
+    stage_in.add_argument("--keep", type=float, default=0.0, help="remove the user's copies unused for so many seconds")
     stage_in.add_argument("--notes", required=True, help="where a node says that it cannot have them")
     stage_in.add_argument("wanted", nargs="+", metavar="TO:FROM", help="after --")
     record = verbs.add_parser("record", help="run by supervise: records utilisation and progress of a program")

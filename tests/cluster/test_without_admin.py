@@ -1,13 +1,16 @@
 """A Slurm without anything of slurm_plugin, and a user who has installed its wheel in her home."""
 
 import os
+import random
 import re
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slurm_plugin.sandbox import Sandbox, pool
 from slurm_plugin.sandbox.pool import new_directory, restore
@@ -15,11 +18,12 @@ from tests import wheels
 from tests.cluster import jobs
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job
-from tests.cluster.plain import start
+from tests.cluster.plain import restarts, resume, start
 
 pytestmark = pytest.mark.cluster
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/without-an-admin.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/how-to/without-an-admin.md"
 BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 PATH = "export PATH=$HOME/venv/bin:$PATH"
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -27,6 +31,22 @@ VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 TRAIN = """bash -c 'echo "$(hostname): rank $RANK, attempt $SLURM_PLUGIN_ATTEMPT"
 [ $SLURM_PLUGIN_ATTEMPT = 0 ] || exit 0
 while [ -c /dev/fakegpu3 ]; do sleep 0.1; done; exit 5'"""
+# The examples that need only what this machine has: a smaller size, and a program that tells its rank. Then the ranks.
+FEWER = {"nodes": 2, "accelerators": {"gpu": 2}, "cpus": 1, "time": "5m"}
+TWO_GROUPS = [{"nodes": 1}, {"nodes": 2, "accelerators": {"gpu": 2}}]
+PYTHON_RANK = 'python3 -c \'import os; print("told", os.environ["RANK"], flush=True)\''
+EXAMPLES: Mapping[str, tuple[Mapping[str, Any], int]] = {
+    "single": ({"accelerators": None, "command": "echo told 0"}, 1),
+    "script": ({**FEWER, "error": None, "command": "srun -n2 bash -c 'echo told $SLURM_PROCID'"}, 2),
+    "openmpi": ({**FEWER, "command": "bash -c 'echo told $OMPI_COMM_WORLD_RANK'", "env": jobs.OPEN_MPI}, 4),
+    "pytorch": ({**FEWER, "command": PYTHON_RANK}, 4),
+    "tensorflow": ({"nodes": 3, "tensorflow": None, "command": "bash -c 'echo told $SLURM_PROCID ${TF_CONFIG:+}'"}, 3),
+    "groups": ({"groups": TWO_GROUPS, "command": "bash -c 'echo told $RANK'"}, 5),
+}
+KILLS = 200
+ON_AND_ON = "bash -c '[ $RANK != 0 ] || echo $SLURM_RESTART_COUNT >>runs; while :; do sleep 0.1; done'"
+VICTIMS = ("job supervise", "job guard", "srun", "slurm_script", "while :")  # words of their command lines
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +88,19 @@ def test_the_page(alice: Sandbox) -> None:
     assert sorted(re.findall(r"rank (\d) of 4 on n\d", logs)) == [*"00112233"], logs
     litter = alice.run(["sh", "-c", "ls -d /tmp/slurm_plugin.*"], node="n1", check=False).stdout
     assert litter == ""
+
+
+@pytest.mark.full  # 30 s
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples(alice: Sandbox, name: str) -> None:
+    """Each rank is there, once."""
+    fewer, ranks = EXAMPLES[name]
+    spec = yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text(encoding="utf-8"))
+    absent = {key: None for key in ("nodes", "accelerators") if key not in spec}
+    job = submit(alice, f"alone-{name}", **{**absent, **spec, **fewer, "name": f"alone-{name}"})
+    assert job.end() == "COMPLETED", job.log
+    told = re.findall(r"told (\d+)", job.log)
+    assert sorted(map(int, told)) == [*range(ranks)], job.log
 
 
 def test_ranks_beside_a_sites_own_task_prolog(alice: Sandbox, tmp_path: Path) -> None:
@@ -121,3 +154,40 @@ def test_a_dead_node(alice: Sandbox, victim: str, spares: int) -> None:
     assert job.end() == "COMPLETED", job.log
     assert victim not in job.nodes
     assert int(job.fields["Restarts"]) == (0 if (victim, spares) == ("n2", 1) else 1)
+
+
+@pytest.mark.long  # a quarter of an hour
+def test_random_kills(alice: Sandbox) -> None:
+    """Whatever is killed at any moment, the program never runs more often than the spec says."""
+    chance, kills, ended = random.Random(27), 0, dict[str, int]()  # noqa: S311 - moments to try
+    while kills < KILLS:
+        retries, spares = chance.randrange(4), chance.randrange(2)
+        fields = {"retries": retries, "spares": spares or None, "grace": chance.choice((None, "5s"))}
+        job = submit(alice, f"alone-kills-{kills}", command=ON_AND_ON, time="0:05:00", **fields)
+        until = time.monotonic() + 60  # then nothing has ended it
+        while (state := job.state) not in OVER and time.monotonic() < until:
+            time.sleep(chance.uniform(0, 4))
+            if state == "PENDING" and restarts(job):
+                start(job)
+            elif state == "RUNNING":
+                _kill(alice, chance, chance.choice(sorted(job.nodes)))
+                kills += 1
+        if state not in OVER:
+            alice.run(["scancel", str(job.id)])
+            state = job.end()
+        runs = (job.directory / "runs").read_text().split() if (job.directory / "runs").exists() else []
+        assert len(runs) <= retries + 1, (fields, runs, job.log)
+        assert restarts(job) <= retries + 1, (fields, job.log)
+        ended[state] = ended.get(state, 0) + 1
+        resume(alice)
+        restore(alice)
+    print(kills, "kills", ended)
+
+
+def _kill(box: Sandbox, chance: random.Random, node: str) -> None:
+    """Kill one of a job's processes on a node, or the node."""
+    victim = chance.choice((*VICTIMS, "node-dead"))
+    if victim == "node-dead":
+        box.break_node(node, victim)
+    else:
+        box.run(["pkill", "-9", "-f", victim], user="root", node=node, check=False)

@@ -5,17 +5,26 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from slurm_plugin.records.site_settings import DEFAULT_ROOT, KILL_SWITCH
+from slurm_plugin.errors import UsageError
+from slurm_plugin.records.grant import wait_of_owner_s
+from slurm_plugin.records.site_settings import DEFAULT_ROOT, KILL_SWITCH, names_hooks
 from slurm_plugin.site import compilation, configuration, lua
 from slurm_plugin.site.doctor import judge, measure, site_names
 from slurm_plugin.site.doctor.judge import Finding
 from slurm_plugin.site.files import Entry, fragment, rendered
 from slurm_plugin.site.slurmconf import fragment_lines, settings
 from slurm_plugin.slurm import Slurm
+from slurm_plugin.spec import user_settings
 from slurm_plugin.spec.submit_config import DEFAULT_PATH
 
 __all__ = ["Finding", "examine"]
+
+ADDED: Final = (
+    "bad nodes are drained, checks run as root and on idle nodes, data of `stage_in` stay on the nodes, restarts take"
+    " less time, policy, notices, metrics"
+)
 
 
 def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str] = ()) -> tuple[Finding, ...]:
@@ -39,6 +48,9 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
         yield judge.backend(slurm.backend, lacks)
         if config:
             yield judge.version(config)
+            if os.geteuid() and not Path(root).exists() and not names_hooks(config, root):
+                yield from _alone(config)
+                return
             yield from _slurm_conf(config, site, root, controller=controller)
             yield _job_submit(config, wanted, root, install, controller=controller, site_file=here)
             if (task_prolog := config.get("TaskProlog", "")).startswith("/") and measure.pyxis(config):
@@ -106,3 +118,28 @@ def _install_command(site_file: Path | None, root: str, canaries: str) -> str:
     given += ["--root", root] if root != DEFAULT_ROOT else []
     given += ["--canary", canaries] if canaries else []
     return shlex.join(["slurm-plugin", "site", "install", *given, "--apply"])
+
+
+def _alone(config: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what this user has as he is, then what an installation would add."""
+    yield Finding("installation", "ok", "none; you have what follows all the same")
+    site_has = config.get("TaskProlog", "")
+    beside = f", beside {site_has}" if site_has.startswith("/") else ""
+    yield Finding("modes", "ok", f"all; a TaskProlog of the job's own gives the tasks their ranks{beside}")
+    yield Finding("checks", "ok", "those that you can make, on every node before your program starts")
+    after = f"{wait_of_owner_s(config)} s after a requeue, 2 s with submit --wait"
+    yield Finding("restarts", "ok", f"`retries` of the spec, in the allocation and by a requeue; {after}")
+    yield own_settings()
+    yield Finding("an admin adds", "ok", ADDED, "for an admin: slurm-plugin site install")
+
+
+def own_settings() -> Finding:
+    """Judge the user's own file."""
+    where = user_settings.path()
+    if not where or not os.path.lexists(where):
+        return Finding("your settings", "ok", f"none; {where} may set {', '.join(user_settings.KEYS)}")
+    try:
+        configuration.load_for_user()
+    except UsageError as error:
+        return Finding("your settings", "wrong", error.one_line, f"correct {where}")
+    return Finding("your settings", "ok", str(where))

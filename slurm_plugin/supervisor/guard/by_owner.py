@@ -20,8 +20,6 @@ from slurm_plugin.records import grant, job_directory, token
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.supervisor.log import say
 
-SOON_S: Final = 5  # from the requeue to the next start
-EPILOG_S: Final = 20  # the same on a site with an Epilog, during which the job is COMPLETING
 LOST: Final = ("again", "requeue")  # the last action of a run after which another one may follow
 SPENT: Final = "no restart is left: the job has used those of its spec"
 
@@ -95,7 +93,6 @@ def tasks_of(plan_nodes: int, environ: Mapping[str, str] = os.environ) -> int:
 def _wait_s(door: Slurm) -> int:
     """Return the seconds from the requeue to the next start."""
     try:
-        epilog = door.config().get("Epilog") or ""
+        return grant.wait_of_owner_s(door.config())
     except SlurmError:
-        epilog = "unknown"
-    return EPILOG_S if epilog and epilog != "(null)" else SOON_S
+        return grant.wait_of_owner_s({"Epilog": "unknown"})

@@ -227,7 +227,8 @@ class Preparation:
         if not (wanted := self.plan.stage_in):
             return None
         run = f"{self.run.job_id}.{self.run.restart}"
-        return stage_in.Request(self.site["stage_in"]["directory"], run, str(self.directory), wanted)
+        place, keep_s = self.site["stage_in"]["directory"], self.site["stage_in"]["keep_s"]
+        return stage_in.Request(place, run, str(self.directory), wanted, 0.0 if site_settings.deployed() else keep_s)
 
     def data_step(self, request: stage_in.Request, command: Sequence[str]) -> tuple[str, ...]:
         """Return the step that copies the data once on each node. `command` starts `slurm-plugin` there."""

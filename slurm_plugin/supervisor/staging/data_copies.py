@@ -4,11 +4,12 @@ Below the site's directory, which is like /tmp, each user has a directory named 
 
     <uid>/<fingerprint>/data      a copy, complete as soon as it has that name; `new` while it is made
     <uid>/<fingerprint>/.seal     the seal of the finished copy: if it differs, the copy is damaged and is made again
-    <uid>/<fingerprint>/.used     touched by every job that uses the copy: root removes copies by the age of this file
+    <uid>/<fingerprint>/.used     touched by every job that uses the copy: copies are removed by the age of this file
     <uid>/<job>.<restart>/<to>    a link to a copy, for SLURM_PLUGIN_DATA; this directory has a `.used`, too
 
 The fingerprint covers the source's path and every size and time below it, so a changed source gets a new copy. A
-process that makes or removes a copy locks its directory. No `to` begins with a dot: such names are reserved.
+process that makes or removes a copy locks its directory. Root removes old copies (slurm_plugin.node.stage_in_expiry);
+where no admin has installed slurm_plugin, the user's next job on the node does. No `to` begins with a dot.
 """
 
 import ctypes
@@ -46,6 +47,8 @@ def fetch(request: Request, environ: Mapping[str, str]) -> int:
             text = _ensure_copy(own, to, os.path.realpath(source), run, f"{node} {KEYWORD}: {to}: {WAITS}")
             say(f"{node} {KEYWORD}: ok: {to}: {text}")
         _touch(run)
+        if request.keep_s and (removed := _remove_old(own, time.time() - request.keep_s, environ)):
+            say(f"{node} {KEYWORD}: removed {removed} old copies and links of runs from {own}")
     except SourceError as error:
         say(f"{node} {KEYWORD}: failed: {error}")
         return 1
@@ -75,6 +78,43 @@ def _own(directory: str) -> str:
     if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077:
         raise NodeError(f"{own} is no directory that only you can enter; move it away on this node")
     return own
+
+
+def _remove_old(own: str, before: float, environ: Mapping[str, str]) -> int:
+    """Remove what no run has used since `before` (epoch, in s), unless another job of the user is on this node.
+
+    Return the number of removed copies and links of runs. A failure is left to the next job.
+    """
+    if _has_other_job(environ.get("SLURM_JOB_ID", "")):
+        return 0
+    removed = 0
+    for name in os.listdir(own):  # noqa: PTH208
+        place = f"{own}/{name}"
+        with suppress(OSError):
+            used = f"{place}/{USED}" if os.path.lexists(f"{place}/{USED}") else place
+            if os.lstat(used).st_mtime >= before:
+                continue
+            fd = os.open(place, files.DIRECTORY)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(place)
+                removed += 1
+            finally:
+                os.close(fd)
+    return removed
+
+
+def _has_other_job(job: str) -> bool:
+    """Return whether a process of this user on this node belongs to another job."""
+    mark, uid = b"SLURM_JOB_ID=", os.geteuid()
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        with suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == uid:  # noqa: PTH116
+                with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+                    words = file.read().split(b"\0")
+                if any(word.startswith(mark) and word != mark + job.encode() for word in words):
+                    return True
+    return False
 
 
 def _ensure_copy(own: str, to: str, source: str, run: str, waits: str) -> str:

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.__main__ import main
+from slurm_plugin.cli.specs import CONFIG
+from slurm_plugin.spec import submit_config
 from slurm_plugin.submit import submission
+from tests.fake_slurm import FakeSlurm
 
 SITE = """command: /nonexistent/slurm-plugin
 policy:
@@ -121,3 +124,21 @@ def test_submit_says_it_first(
     assert capsys.readouterr() == ("", f"{lead}\n  {REFUSAL}\n")
     monkeypatch.setattr(submission.os, "geteuid", lambda: 0)
     assert main(["submit", "--dry-run", str(job_file)]) == 0
+
+
+def test_without_an_installation(
+    job_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where no admin has installed slurm_plugin, and there is no site file, nothing is granted."""
+    monkeypatch.delenv(CONFIG, raising=False)
+    monkeypatch.setattr(submit_config, "DEFAULT_PATH", tmp_path / "none.yaml")
+    plain = FakeSlurm()
+    plain.settings = {"Prolog": "(null)"}
+    monkeypatch.setattr("slurm_plugin.cli.policy.connect", lambda: plain)
+    assert main(["policy", "test", "--user", "ada", str(job_file)]) == 0
+    assert (
+        capsys.readouterr().out
+        == f"accepted\n  {submission.NOT_INSTALLED}: no rule applies, and no restart is granted\n"
+    )
+    assert main(["policy", "test", "--json", "--user", "ada", str(job_file)]) == 0
+    assert json.loads(capsys.readouterr().out)["changes"] == []

@@ -166,7 +166,7 @@ def test_data_is_looked_for_before_it_is_submitted(tmp_path: Path) -> None:
         submission.check_data(wanted, site, config)
     (tmp_path / "images").mkdir()
     submission.check_data(wanted, site, config)
-    with pytest.raises(UsageError, match="stage_in: this site has no place for copies"):
+    with pytest.raises(UsageError, match="stage_in: found no directory for copies"):
         submission.check_data(wanted, site, SiteConfig())
 
 
@@ -249,3 +249,24 @@ def test_a_directory_that_the_group_cannot_enter(alice: None, capsys: pytest.Cap
         (0o701, 20100): note,  # the modes of others are not for the group
         (0o710, 20100): "",
     }
+
+
+@pytest.mark.parametrize(
+    ("keys", "config", "said"),
+    [
+        (b"retries: 2\n", {}, "retries: the job restarts itself, at most 2 times"),
+        (b"retries: 1\nqueue_timeout: 1h\n", {}, "queue_timeout: nothing ends the wait"),
+        (b"", {}, ""),
+        (b"retries: 2\n", {"Prolog": "/x/slurm_plugin/hooks/prolog"}, ""),
+    ],
+)
+def test_what_no_admin_has_installed(keys: bytes, config: dict[str, str], said: str, tmp_path: Path) -> None:
+    """It is said only where the spec asks for it. On a machine with the deployed command Slurm is not asked."""
+    spec = load(SMALL + keys, "a")
+    settings = SiteConfig(command="/x/slurm_plugin/bin/slurm-plugin")
+    door = FakeSlurm()
+    door.settings = config
+    found = submission.without_installation(spec, settings, door)
+    assert said in found
+    assert bool(found) == bool(said)
+    assert submission.without_installation(spec, SiteConfig(command=sys.executable), door) == ""

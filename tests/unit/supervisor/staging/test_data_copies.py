@@ -13,7 +13,7 @@ from slurm_plugin.records import stage_in
 from slurm_plugin.records.stage_in import Request
 from slurm_plugin.supervisor.staging import data_copies, dataset
 from tests.unit.node.owned import give, like_tmp
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 NODE = {"SLURMD_NODENAME": "n1"}
 
@@ -179,3 +179,28 @@ def test_notes_stand_there_before_they_are_written(tmp_path: Path) -> None:
     stage_in.reset_notes(str(notes), ("n1", "n2"))
     assert stage_in.read_notes(str(notes), ("n1", "n2", "n3")) == {}
     assert {path.name: path.stat().st_ino for path in notes.iterdir()} == before
+
+
+def test_the_users_next_job_removes_old_copies(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where root does not. Never while another job of the user is on the node."""
+    keep_s, environ = 3600.0, {**NODE, "SLURM_JOB_ID": "8"}
+    assert data_copies.fetch(request(place), NODE) == 0
+    (old,) = made(place)
+    for each in (old, own(place) / "7.0"):
+        os.utime(each / ".used", (1, 1))
+    (place / "source/a").write_text("other")
+    later = request(place, run="8.0")._replace(keep_s=keep_s)
+    with subprocess.Popen(["/bin/sleep", "600"], env={"SLURM_JOB_ID": "9"}) as other:
+        try:
+            until(lambda: data_copies._has_other_job("8"), "the other job's process")
+            assert data_copies.fetch(later, environ) == 0
+            assert old.exists()
+        finally:
+            other.kill()
+    monkeypatch.setattr(data_copies, "_has_other_job", lambda job: job != "8")
+    assert data_copies.fetch(later._replace(keep_s=0.0), environ) == 0
+    assert old.exists()
+    assert data_copies.fetch(later, environ) == 0
+    assert not old.exists()
+    assert {path.name for path in own(place).iterdir()} == {"8.0", *(path.name for path in made(place))}
+    assert (own(place) / "8.0/set/a").read_text() == "other"
