@@ -1,5 +1,6 @@
 """A Slurm without anything of slurm_plugin, and a user who has installed its wheel in her home."""
 
+import json
 import os
 import random
 import re
@@ -34,12 +35,14 @@ while [ -c /dev/fakegpu3 ]; do sleep 0.1; done; exit 5'"""
 # The examples that need only what this machine has: a smaller size, and a program that tells its rank. Then the ranks.
 FEWER = {"nodes": 2, "accelerators": {"gpu": 2}, "cpus": 1, "time": "5m"}
 TWO_GROUPS = [{"nodes": 1}, {"nodes": 2, "accelerators": {"gpu": 2}}]
-PYTHON_RANK = 'python3 -c \'import os; print("told", os.environ["RANK"], flush=True)\''
 EXAMPLES: Mapping[str, tuple[Mapping[str, Any], int]] = {
     "single": ({"accelerators": None, "command": "echo told 0"}, 1),
     "script": ({**FEWER, "error": None, "command": "srun -n2 bash -c 'echo told $SLURM_PROCID'"}, 2),
-    "openmpi": ({**FEWER, "command": "bash -c 'echo told $OMPI_COMM_WORLD_RANK'", "env": jobs.OPEN_MPI}, 4),
-    "pytorch": ({**FEWER, "command": PYTHON_RANK}, 4),
+    "openmpi": (
+        {**FEWER, "sbatch": None, "command": "bash -c 'echo told $OMPI_COMM_WORLD_RANK'", "env": jobs.OPEN_MPI},
+        4,
+    ),
+    "pytorch": ({**FEWER, "command": "python3 ../rank.py"}, 4),
     "tensorflow": ({"nodes": 3, "tensorflow": None, "command": "bash -c 'echo told $SLURM_PROCID ${TF_CONFIG:+}'"}, 3),
     "groups": ({"groups": TWO_GROUPS, "command": "bash -c 'echo told $RANK'"}, 5),
 }
@@ -97,10 +100,44 @@ def test_the_examples(alice: Sandbox, name: str) -> None:
     fewer, ranks = EXAMPLES[name]
     spec = yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text(encoding="utf-8"))
     absent = {key: None for key in ("nodes", "accelerators") if key not in spec}
-    job = submit(alice, f"alone-{name}", **{**absent, **spec, **fewer, "name": f"alone-{name}"})
+    del spec["name"]
+    (alice.home("alice") / "rank.py").write_text("import os\nprint('told', os.environ['RANK'], flush=True)\n")
+    job = submit(alice, f"alone-{name}", **{**absent, **spec, **fewer})
     assert job.end() == "COMPLETED", job.log
     told = re.findall(r"told (\d+)", job.log)
     assert sorted(map(int, told)) == [*range(ranks)], job.log
+
+
+def test_her_own_settings(alice: Sandbox) -> None:
+    """A preset, a check and a directory for copies; what the cluster lacks is said before the job waits."""
+    own = alice.home("alice") / ".config"
+    own.mkdir(exist_ok=True)
+    limits = dict.fromkeys(("max_locked_memory_kb", "open_files", "stack_size_kb", "max_user_processes"), 1)
+    settings = {
+        "presets": {"tiny": {"nodes": 1, "accelerators": {"gpu": 1}}},
+        "stage_in": {"directory": "/tmp"},
+        "prechecks": {"mandatory": ["ulimit"], "ulimit": limits},
+    }
+    (own / "slurm_plugin.yaml").write_text(yaml.safe_dump(settings))
+    os.chown(own / "slurm_plugin.yaml", jobs.ALICE_UID, jobs.ALICE_UID)
+    spec = {"nodes": None, "accelerators": None, "extends": "tiny", "stage_in": [{"from": "job.yaml"}]}
+    command = "bash -c 'head -c 6 $SLURM_PLUGIN_DATA/job.yaml'"
+    try:
+        directory = jobs.written(alice, "alone-settings", **spec, command=command, retries=1)
+        said = alice.run(["sh", "-c", f"{PATH}; cd ~/{directory.name} && exec slurm-plugin submit job.yaml"])
+        assert "no admin has installed slurm_plugin on this cluster" in said.stderr
+        assert "retries: the job restarts itself, at most 1 times" in said.stderr
+        job = Job(alice, int(said.stdout), directory)
+        assert job.end() == "COMPLETED", job.log
+        assert "stage-in: ok: job.yaml: 1 files" in job.log
+        assert "ulimit: ok on" in job.log
+        assert job.log.endswith("comman")
+        doctor = alice.run(["sh", "-c", f"{PATH}; exec slurm-plugin doctor --json"]).stdout
+    finally:
+        (own / "slurm_plugin.yaml").unlink()
+    found = {each["name"]: each for each in json.loads(doctor)["findings"]}
+    assert {each["verdict"] for each in found.values()} == {"ok"}
+    assert found["your settings"]["message"] == "/home/alice/.config/slurm_plugin.yaml"
 
 
 def test_ranks_beside_a_sites_own_task_prolog(alice: Sandbox, tmp_path: Path) -> None:
