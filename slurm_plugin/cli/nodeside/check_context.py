@@ -19,11 +19,11 @@ class Site(NamedTuple):
     """The settings as hooks read them, and their file."""
 
     settings: Mapping[str, Any]
-    source: str  # a path, or DEFAULTS
+    source: str  # one or two paths, or DEFAULTS
 
 
 def site(config: Path | None) -> Site:
-    """Return the settings of `config`, else those compiled on this machine, else the site file's, else the defaults.
+    """Return the settings of `config`, else those compiled on this machine, else the site file's and the user's own.
 
     Raise UsageError for a file that cannot be used, MissingError if a package that reads it is missing.
     """
@@ -38,12 +38,14 @@ def site(config: Path | None) -> Site:
             raise UsageError(f"{path} cannot be used: {error}\n  give a site file with: --config FILE") from error
     try:
         from slurm_plugin.site import compilation, configuration  # noqa: PLC0415 - need packages that nodes lack
-        from slurm_plugin.spec import submit_config  # noqa: PLC0415 - need packages that nodes lack
+        from slurm_plugin.spec import submit_config, user_settings  # noqa: PLC0415 - need packages that nodes lack
     except ImportError as error:
         what = f"{config}: a site file cannot be read here" if config else f"{path} is not there"
         raise MissingError(f"{what}, only the node side is installed\n  run: pip install slurm_plugin") from error
-    there = config or (submit_config.DEFAULT_PATH if submit_config.DEFAULT_PATH.exists() else None)
-    return Site(compilation.compile_site(configuration.load(config)), str(there or DEFAULTS))
+    settings = configuration.load(config) if config else configuration.load_for_user()
+    files = (config,) if config else (submit_config.DEFAULT_PATH, user_settings.path())
+    there = [str(path) for path in files if path and path.exists()]
+    return Site(compilation.compile_site(settings), " and ".join(there) or DEFAULTS)
 
 
 def checked(settings: Mapping[str, Any], items: Sequence[str] | None = None) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def own_settings() -> Finding:
     """Judge the user's own file."""
     where = user_settings.path()
     if not where or not os.path.lexists(where):
-        return Finding("your settings", "ok", f"none; {where} may set {', '.join(user_settings.KEYS)}")
+        return Finding("your settings", "ok", f"none; {where or 'a file'} may set {', '.join(user_settings.KEYS)}")
     try:
         configuration.load_for_user()
     except UsageError as error:

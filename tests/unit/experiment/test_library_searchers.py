@@ -52,6 +52,7 @@ def on_branin(algorithm: tuple[str, str], at_once: int) -> tuple[list[Proposal],
         (OPTUNA, 0, 10, TRIALS), (GP, 1, 10, 22), (CMAES, 6, 1, TRIALS),
     ],
 )  # fmt: skip
+@pytest.mark.full  # 15 s
 def test_it_learns(algorithm: tuple[str, str], seed: int, first: int, trials: int) -> None:
     """The best is three times better than random search's median best of 30, and not one of the random first ones."""
     found = losses(run(make(searched(algorithm, seed=seed)), trials, 1, lambda values: branin(**values))[0])

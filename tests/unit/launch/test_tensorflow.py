@@ -7,6 +7,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from hostfiles import Allocation, Host, tensorflow
 from slurm_plugin.launch import MODES, Options, Place, Shape
 from slurm_plugin.launch.tensorflow import SERVERS_END
@@ -89,6 +91,7 @@ def pause(pid: int) -> int:
     return 0
 
 
+@pytest.mark.full  # 6 s
 def test_a_server_ends_well_when_all_workers_have(tmp_path: Path) -> None:
     """It continues while one of two workers runs: two more pauses begin, with a check between them."""
     with started(tmp_path, 2, "ps", "exec sleep 1000000", 2) as server:

@@ -111,7 +111,14 @@ def test_a_rank_that_raises(program: Path, tmp_path: Path) -> None:
     assert "ChildFailedError" not in files["j-7-proc-rank-2-device-1.txt"]
 
 
-@pytest.mark.parametrize("options", [("-m", "train"), ("-X", "dev", "train.py"), ("-u", "train.py")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-m", "train"),
+        pytest.param(("-X", "dev", "train.py"), marks=pytest.mark.full),  # 7 s
+        pytest.param(("-u", "train.py"), marks=pytest.mark.full),  # 7 s
+    ],
+)
 def test_every_form_of_a_python_command(
     options: tuple[str, ...], program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

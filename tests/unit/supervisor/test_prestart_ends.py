@@ -70,6 +70,7 @@ PYTHON_FAILURES = {
 }
 
 
+@pytest.mark.full  # 4 s
 def test_a_failing_python_hook(tmp_path: Path) -> None:
     """Like a shell's."""
     before = "import os; os.environ['A'] = '1'\n"

@@ -128,7 +128,7 @@ def _saves(srun: Path, left_s: float, seconds: float = 0.0, **fields: Any) -> tu
     return found, recorded(srun)[0]
 
 
-@pytest.mark.parametrize("seconds", [0.0, 3.0])
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(3.0, marks=pytest.mark.full)])  # 5 s
 @pytest.mark.parametrize(("retries", "kind", "code"), [(0, "finish", 0), (2, "requeue", 1)])
 def test_a_trial_that_saves_at_its_time_limit(srun: Path, seconds: float, retries: int, kind: str, code: int) -> None:
     """It ends with 0, and is not done: the job runs again if it has restarts. Else the line says it for the worker."""

@@ -44,6 +44,7 @@ def functions(whole: Node, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.full  # 27 s: a zsh with a terminal for each line
 @each_case
 def test_offers(
     functions: Path, surroundings: Mapping[str, str], tmp_path: Path, line: str, offered: list[str]

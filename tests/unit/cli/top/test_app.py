@@ -45,6 +45,7 @@ def test_lists_and_the_log(source: Source) -> None:
     piloted(source, does)
 
 
+@pytest.mark.full  # 6 to 23 s: Textual redraws for each key
 def test_why_and_history(source: Source) -> None:
     """Enter and h show the causes and the history, of a job and of a node; l the log again."""
 
@@ -97,6 +98,7 @@ def test_changes_of_the_list(source: Source) -> None:
     piloted(source, does)
 
 
+@pytest.mark.full  # 6 to 23 s: Textual redraws for each key
 def test_filter(source: Source) -> None:
     """What is typed after / remains; escape shows all."""
 
@@ -111,6 +113,7 @@ def test_filter(source: Source) -> None:
     piloted(source, does)
 
 
+@pytest.mark.full  # 6 to 23 s: Textual redraws for each key
 def test_a_change_asks_before(source: Source) -> None:
     """n and escape do nothing, y runs the command; a node is an administrator's."""
 
@@ -135,6 +138,7 @@ def test_a_change_asks_before(source: Source) -> None:
     piloted(source, does)
 
 
+@pytest.mark.full  # 6 to 23 s: Textual redraws for each key
 def test_help_and_quit(source: Source) -> None:
     """? lists the keys; q closes the help, then the program."""
 
