@@ -16,21 +16,13 @@ from slurm_plugin.records import durations
 from slurm_plugin.records.features import MOST_NODES
 from slurm_plugin.spec.policy_language import FIELDS
 from slurm_plugin.submit.wrapper import batch_script
-from slurm_plugin.submit.wrapper.arguments import parse
+from slurm_plugin.submit.wrapper.arguments import VARIABLES, parse
 
 UNLIMITED: Final = 4294967295  # slurm.INFINITE, in minutes
 CHANGES: Final = ("account", "partition", "qos", "reservation", "time")  # that a default may set, in this order
 OPTIONS: Final = ("account", "partition", "qos", "reservation", "time", "nodes", "comment", "job-name", "clusters")
-# sbatch's input variables. They override the script, and arguments override the variables.
-_VARIABLES: Final = {
-    "SBATCH_ACCOUNT": "account",
-    "SBATCH_PARTITION": "partition",
-    "SBATCH_QOS": "qos",
-    "SBATCH_RESERVATION": "reservation",
-    "SBATCH_TIMELIMIT": "time",
-    "SBATCH_CLUSTERS": "clusters",
-    "SLURM_CLUSTERS": "clusters",
-}
+# The options that are also read from sbatch's input variables: these override the script, and arguments override them.
+_FROM_VARIABLES: Final = frozenset((*CHANGES, "clusters"))
 _HANDED_ON: Final = ("account", "qos", "reservation", "time", "comment", "job-name")
 _NODES: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 _LONGEST_SHOWN: Final = 60
@@ -140,7 +132,10 @@ def jobs(script: str, arguments: Sequence[str], environ: Mapping[str, str]) -> t
             parts.append({})
             words = words[1:]
         parts[-1] |= _options(words)
-    above = {option: environ[name] for name, option in _VARIABLES.items() if environ.get(name)} | _options(arguments)
+    above = {
+        option: environ[name] for name, option in VARIABLES.items() if option in _FROM_VARIABLES and environ.get(name)
+    }
+    above |= _options(arguments)
     handed_on = {name: value for name, value in parts[0].items() if name in _HANDED_ON}
     return tuple(JobOptions({**handed_on, **part, **above}) for part in parts)
 

@@ -36,6 +36,23 @@ SHORT = {
     "S": "core-spec", "s": "oversubscribe", "t": "time", "V": "version", "v": "verbose", "W": "wait", "w": "nodelist",
     "x": "exclude",
 }  # fmt: skip
+# sbatch's input variables for the options that matter here. If two contradict, the later one in this table wins.
+VARIABLES = {
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_CLUSTERS": "clusters",
+    "SLURM_CLUSTERS": "clusters",
+    "SBATCH_DISTRIBUTION": "distribution",
+    "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_NO_KILL": "no-kill",
+    "SBATCH_NO_REQUEUE": "no-requeue",
+    "SBATCH_OPEN_MODE": "open-mode",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
+    "SBATCH_REQUEUE": "requeue",
+    "SBATCH_RESERVATION": "reservation",
+    "SBATCH_SIGNAL": "signal",
+    "SBATCH_TIMELIMIT": "time",
+}
 OPTIONAL_SHORT = "k"  # `-k`, `-koff`
 ENDING = frozenset(("help", "usage", "version", "autocomplete"))  # sbatch prints something and submits nothing
 HETEROGENEOUS = ":"  # separates the components of a heterogeneous job

@@ -9,22 +9,10 @@ from slurm_plugin.records import durations, job_plan, token
 from slurm_plugin.records.features import ARBITRARY, DISTRIBUTIONS, Features
 from slurm_plugin.submit import recovery_options
 from slurm_plugin.submit.wrapper import batch_script
-from slurm_plugin.submit.wrapper.arguments import Given, Option, parse
+from slurm_plugin.submit.wrapper.arguments import VARIABLES, Given, Option, parse
 
-# sbatch's environment variables for the options that matter here. If two contradict, the later one in this table wins.
-_VARIABLES: Mapping[str, str] = {
-    "SBATCH_DISTRIBUTION": "distribution",
-    "SBATCH_JOB_NAME": "job-name",
-    "SBATCH_NO_KILL": "no-kill",
-    "SBATCH_NO_REQUEUE": "no-requeue",
-    "SBATCH_OPEN_MODE": "open-mode",
-    "SBATCH_REQUEUE": "requeue",
-    "SBATCH_SIGNAL": "signal",
-    "SBATCH_TIMELIMIT": "time",
-    "SLURM_DISTRIBUTION": "SLURM_DISTRIBUTION",  # not sbatch's, but the job inherits it
-    "SLURM_HOSTFILE": "SLURM_HOSTFILE",
-}
-
+# Not sbatch's variables, but the job inherits them.
+_INHERITED = ("SLURM_DISTRIBUTION", "SLURM_HOSTFILE")
 
 MARK = "#slurm_plugin-script-"  # begins the line above the user's script; the script does not contain this line
 
@@ -77,7 +65,8 @@ class Submission(NamedTuple):
 
 def sources(line: Given, environ: Mapping[str, str], block: list[bytes]) -> Sources:
     """Return the sources of this job's options. Ignore lines of the script that sbatch will refuse."""
-    variables = tuple(Option(name, environ[each], ()) for each, name in _VARIABLES.items() if each in environ)
+    named = (*VARIABLES.items(), *((each, each) for each in _INHERITED))
+    variables = tuple(Option(name, environ[each], ()) for each, name in named if each in environ)
     return Sources(parse(batch_script.words(block)) or Given((), ()), Given(variables, ()), line)
 
 
