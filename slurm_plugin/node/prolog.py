@@ -37,7 +37,7 @@ def main() -> int:
 
 def _is_only_mapped(site: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
     """Return whether the hook runs for the job's GPUs alone, because nothing requests checks for the job."""
-    requested = token.FORM in environ.get("SLURM_JOB_COMMENT", "") or site["prechecks"]["mandatory"]
+    requested = token.OPENING in environ.get("SLURM_JOB_COMMENT", "") or site["prechecks"]["mandatory"]
     return not requested and environ.get("SLURM_JOB_PARTITION", "") not in site["check_partitions"]
 
 
@@ -47,7 +47,7 @@ def _check(site: Mapping[str, Any], environ: Mapping[str, str]) -> int:
         syslog.syslog(syslog.LOG_WARNING, stale)
     comment = environ.get("SLURM_JOB_COMMENT", "")
     request = token.find(comment)
-    if request is None and "[sp1;" in comment:
+    if request is None and token.OPENING in comment:
         syslog.syslog(syslog.LOG_NOTICE, f"job {environ['SLURM_JOB_ID']}: its comment contains no valid token")
     request = request or token.Token()
     job_id, restart = int(environ["SLURM_JOB_ID"]), int(environ.get("SLURM_JOB_RESTART_COUNT", "0"))

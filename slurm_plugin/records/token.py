@@ -23,8 +23,8 @@ MAX_COMMENT_BYTES = 1024  # sbatch refuses 1025 with "Pathname of a file, direct
 MAX_RETRIES = 128
 INFINIBAND = ("auto", "yes", "no")
 
-FORM = f"[{VERSION};"  # the beginning of a token
-_OPENS, _CLOSES = FORM, "]"
+OPENING = f"[{VERSION};"  # the beginning of a token
+_CLOSES = "]"
 _CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_=;.,-")
 _MAX_DIGITS = 6
 _MAX_JOB_DIGITS = 10  # job ids have 32 bits
@@ -90,10 +90,10 @@ class Token(
 
 def find(comment: str) -> Token | None:
     """Return the token in a comment; None if there is none, more than one, or a malformed token."""
-    if comment.count(_OPENS) != 1:
+    if comment.count(OPENING) != 1:
         return None
     _, inside, _ = _split(comment)
-    if not _CHARACTERS.issuperset(inside) or len(f"{_OPENS}{inside}{_CLOSES}") > MAX_BYTES:
+    if not _CHARACTERS.issuperset(inside) or len(f"{OPENING}{inside}{_CLOSES}") > MAX_BYTES:
         return None
     fields: dict[str, str] = {}
     for part in inside.split(";"):
@@ -106,9 +106,9 @@ def find(comment: str) -> Token | None:
 
 def _split(comment: str) -> tuple[str, str, str]:
     """Return the text before, in and after the first token. If it has no end, return a malformed text for it."""
-    before, _, rest = comment.partition(_OPENS)
+    before, _, rest = comment.partition(OPENING)
     inside, closed, after = rest.partition(_CLOSES)
-    return before, inside if closed else f"{inside}{_OPENS}", after
+    return before, inside if closed else f"{inside}{OPENING}", after
 
 
 def _is_number(text: str) -> bool:
@@ -141,7 +141,7 @@ def update(comment: str, **changes: Any) -> str:
     """
     token = find(comment)
     if token is None:
-        raise ValueError("the job's comment holds no [sp1;...] token: it was edited after submission")
+        raise ValueError(f"the job's comment holds no {OPENING}...] token: it was edited after submission")
     if "again" in changes:
         changes["again"] = min(max(token.again, changes["again"]), _MOST)
     token = token._replace(**changes)

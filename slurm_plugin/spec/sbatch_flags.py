@@ -108,8 +108,8 @@ def _value_problem(flag: str, value: str, takes: str) -> str:
         return f"{found}up to {LONGEST_VALUE} characters"
     if unreadable(value):
         return f"{found}{ACCEPTED}, which sbatch cannot read from a script"
-    if flag == COMMENT and (token.FORM in value or len(value.encode()) > MOST_COMMENT_BYTES):
-        return f"{found}up to {MOST_COMMENT_BYTES} bytes without `{token.FORM}`: slurm_plugin's token follows them"
+    if flag == COMMENT and (token.OPENING in value or len(value.encode()) > MOST_COMMENT_BYTES):
+        return f"{found}up to {MOST_COMMENT_BYTES} bytes without `{token.OPENING}`: slurm_plugin's token follows them"
     if flag == "distribution" and value.lower().startswith(ARBITRARY):
         return f"{found}{DISTRIBUTIONS}"
     if flag == GRES and (kind := next((part for part in value.split(",") if part.partition(":")[0] in KINDS), "")):

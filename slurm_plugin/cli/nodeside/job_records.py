@@ -81,7 +81,7 @@ def _facts(rows: Iterable[Listed]) -> Iterator[Sequence[Any]]:
 
 def _may_have_records(job: Job) -> bool:
     """Return whether the job may have records. slurmdbd lacks the comment, so an ended job without one may."""
-    if token.FORM in job.comment:
+    if token.OPENING in job.comment:
         return job.state not in WAITING or job.restarts > 0
     return job.state in ENDED and not job.comment
 

@@ -16,7 +16,7 @@ from prechecks import files
 from prechecks.measure import slurmconf
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.logs import signature
-from slurm_plugin.records import site_settings
+from slurm_plugin.records import site_settings, token
 from slurm_plugin.records.site_settings import ARCHIVE, FILE, KILL_SWITCH
 from slurm_plugin.site import lua
 from slurm_plugin.site.configuration import SiteConfig
@@ -245,7 +245,7 @@ def _in_use(slurm: Slurm, daemons: Mapping[str, str], root: str) -> str:
     if names:
         return f"slurmctld uses {names[0]} until: scontrol reconfigure"
     try:
-        ours = [job.id for job in slurm.jobs().values() if "[sp1;" in job.comment and job.state not in ENDED]
+        ours = [job.id for job in slurm.jobs().values() if token.OPENING in job.comment and job.state not in ENDED]
     except SlurmPluginError as error:
         return error.one_line
     more = f" and {len(ours) - 1} more" if len(ours) > 1 else ""

@@ -118,7 +118,7 @@ def _comment(found: Sources, features: Features) -> str:
     option = found.last("comment")
     theirs = (option.value or "") if option else ""
     whole = f"{theirs} {recovery_options.token(features)}" if theirs else f"{recovery_options.token(features)}"
-    if f"[{token.VERSION};" in theirs:
+    if token.OPENING in theirs:
         raise RefusedError("--comment: found slurm_plugin's token in it; take that out, the #PLUGIN lines make one")
     if (size := len(whole.encode("utf-8", "surrogateescape"))) > token.MAX_COMMENT_BYTES:
         raise RefusedError(f"--comment: {size} bytes with slurm_plugin's token; accepted: {token.MAX_COMMENT_BYTES}")
