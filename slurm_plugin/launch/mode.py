@@ -101,7 +101,9 @@ class Launch(NamedTuple):
 
     def by_own_step(self, words: tuple[str, ...]) -> bool:
         """Return whether a step of slurm_plugin starts the tasks, and not the user's own words."""
-        return self.argv[0] == "srun" and self.argv != words
+        from slurm_plugin.records import launch_record  # noqa: PLC0415 - it needs prechecks, which a render does not
+
+        return launch_record.plugin_step(self.argv, words)
 
     @property
     def shown(self) -> str:

@@ -38,6 +38,11 @@ class SavedError(SlurmPluginError):
     """The job's launch record cannot be read here (exit 1)."""
 
 
+def plugin_step(argv: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    """Return whether slurm_plugin's own srun starts the tasks. `argv`: the launch; `words`: the user's command."""
+    return argv[0] == "srun" and argv != words
+
+
 class Saved(NamedTuple):
     """The record of one launch."""
 
@@ -64,7 +69,7 @@ class Saved(NamedTuple):
     @property
     def own_step(self) -> bool:
         """Whether the launch is an srun that slurm_plugin built. TaskProlog then sets the variables of each task."""
-        return self.argv[0] == "srun" and self.argv != self.words
+        return plugin_step(self.argv, self.words)
 
     def group(self, worker: int) -> int | None:
         """Return the number of the group that this worker is in; None if the job is not heterogeneous."""
