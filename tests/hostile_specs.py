@@ -115,7 +115,6 @@ _PLAIN = (
 )
 KEYS |= {key: lambda text, key=key: {key: text} for key in _PLAIN}
 
-LETTERS = range(ord("b"), ord("z"))
 # Whole files. None of them is a valid spec.
 FILES = {
     "a bomb of aliases": b"a: &a [x,x]\n"

@@ -57,18 +57,13 @@ def sample(space: Space, rng: random.Random) -> Values:
     return _nested([(path, _draw(entry, rng)) for path, entry in parameters(space)])
 
 
-def grid(space: Space) -> list[Values]:
-    """Return all points of the grid. The last name in sorted order changes fastest."""
-    return [grid_point(space, index) for index in range(grid_size(space))]
-
-
 def grid_size(space: Space) -> int:
     """Return the number of points of the grid, without listing them."""
     return math.prod(_points(entry) for _, entry in parameters(space))
 
 
 def grid_point(space: Space, index: int) -> Values:
-    """Return one point of the grid; `index` counts from 0."""
+    """Return one point of the grid; `index` counts from 0. The last name in sorted order changes fastest."""
     places: list[tuple[Path, Any]] = []
     for path, entry in reversed(list(parameters(space))):
         index, place = divmod(index, _points(entry))
@@ -97,18 +92,6 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
 def variable(name: str) -> str:
     """Return the variable in which a trial has the hyperparameter with this dotted name."""
     return HP + _ODD.sub("_", name.upper())
-
-
-def floats(space: Space) -> dict[str, tuple[float, float, bool, float]]:
-    """Return the double and log hyperparameters as {dotted name: (low, high, is_log, base)}.
-
-    The limits of a log hyperparameter are exponents of `base`.
-    """
-    return {
-        ".".join(path): (float(entry["minval"]), float(entry["maxval"]), entry["type"] == "log", _base(entry))
-        for path, entry in parameters(space)
-        if entry["type"] in ("double", "log")
-    }
 
 
 def parameters(space: Space, above: Path = ()) -> Iterator[tuple[Path, Mapping[str, Any]]]:

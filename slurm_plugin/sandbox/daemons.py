@@ -247,9 +247,9 @@ def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def tail(path: Path, lines: int = 15) -> str:
+def tail(path: Path) -> str:
     """Return the last lines of a log, or why it cannot be read."""
     try:
-        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
     except OSError as error:
         return str(error)

@@ -36,9 +36,9 @@ def of(job: str) -> set[str]:
     return {job, f"{job}.link", f"{job}.fifo"}
 
 
-def end(box: Sandbox, *jobs: str, user: str = "alice") -> None:
+def end(box: Sandbox, *jobs: str) -> None:
     """End the waiting jobs, and wait for their ends."""
-    box.run(["sh", "-c", " ".join(["touch", *(f"~/end.{job}" for job in jobs)])], user)
+    box.run(["sh", "-c", " ".join(["touch", *(f"~/end.{job}" for job in jobs)])], "alice")
     over(box, *jobs)
 
 

@@ -42,9 +42,9 @@ def plain(name: str, fault: str, failure: str, text: str = "", whose: str = "use
     return Case(name, (*FOUR, "PYTHON", "plain.py", fault), failure, whose, (2,), text)
 
 
-def with_mpi(name: str, fault: str, failure: str, text: str = "", whose: str = "user") -> Case:
+def with_mpi(name: str, fault: str, failure: str, text: str = "") -> Case:
     """A program with MPI whose rank 2 fails; with `-m mpi4py` an exception ends all ranks."""
-    return Case(name, (*FOUR, "PYTHON", "-m", "mpi4py", "mpi.py", fault), failure, whose, (2,), text)
+    return Case(name, (*FOUR, "PYTHON", "-m", "mpi4py", "mpi.py", fault), failure, "user", (2,), text)
 
 
 OPEN_MPI = (

@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import traceback
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -131,12 +130,6 @@ def main(directory: Path) -> None:
     for _ in range(running):
         os.wait()
     os.kill(server, signal.SIGKILL)
-
-
-def begun(timeout: timedelta) -> tuple[int, torch.Tensor]:
-    """Join the others: the rank and a tensor."""
-    dist.init_process_group("gloo", timeout=timeout)
-    return dist.get_rank(), torch.ones(4)
 
 
 if __name__ == "__main__":

@@ -35,15 +35,13 @@ def facts(rows: Sequence[Listed], deadline_s: float = DEADLINE_S) -> tuple[dict[
     return found, complete
 
 
-def past(
-    directories: Iterable[str], since: datetime, known: Iterable[int], cluster: str, deadline_s: float = DEADLINE_S
-) -> tuple[list[Listed], bool]:
+def past(directories: Iterable[str], since: datetime, known: Iterable[int], cluster: str) -> tuple[list[Listed], bool]:
     """Return this user's jobs whose last attempt ended after `since`, and whether all could be read in time.
 
     `directories`: the working directories to search. `known`: ids of jobs to leave out. `cluster`: its name.
     """
     wanted, skipped = sorted(set(directories)), {*known}
-    lines, complete = _in_a_child(lambda: _past(wanted, since.timestamp(), skipped, cluster), deadline_s)
+    lines, complete = _in_a_child(lambda: _past(wanted, since.timestamp(), skipped, cluster), DEADLINE_S)
     return [_listed(*line) for line in lines], complete
 
 

@@ -17,7 +17,6 @@ from slurm_plugin.spec.sbatch_flags import BARE, KEY_OF
 from slurm_plugin.spec.sbatch_flags import KEY as FLAGS
 
 GRACE_S: Final = 60  # for a Trial class to save a checkpoint
-_SCRIPT: Final = "script"
 _LONGEST_NAME: Final = 64
 # Keys of the job -> the keys of the experiment file that set them.
 PLACES: Final[Mapping[documents.Path, documents.Path]] = {

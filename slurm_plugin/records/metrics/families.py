@@ -69,9 +69,9 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def observed(name: str, value: float, buckets: Iterable[float] = BUCKETS) -> dict[str, float]:
+def observed(name: str, value: float) -> dict[str, float]:
     """Return what an observation adds to each sample of a histogram."""
-    found = {sample(f"{name}_bucket", le=f"{limit:g}"): float(value <= limit) for limit in buckets}
+    found = {sample(f"{name}_bucket", le=f"{limit:g}"): float(value <= limit) for limit in BUCKETS}
     return {**found, sample(f"{name}_bucket", le="+Inf"): 1.0, f"{name}_sum": value, f"{name}_count": 1.0}
 
 

@@ -30,7 +30,6 @@ from slurm_plugin.supervisor.recording.slowness import Facts, Ratios, StepTimes
 TAIL: Final = 1 << 16  # bytes at the end of a log that one read takes
 LONGEST_LINE: Final = 1 << 13  # bytes of an unfinished line that are kept for the next read
 SEARCH_S: Final = 5.0  # for the user's own expression in TAIL bytes
-MOST_LINES: Final = 1 << 22  # bytes of lines on stdin that are kept
 
 
 class Orders(NamedTuple):

@@ -109,7 +109,7 @@ def text(series: Series, plotted: str, unit: str) -> list[str]:
     return columns(table)
 
 
-def plot(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> list[str]:
+def plot(points: Sequence[Point]) -> list[str]:
     """Return a plot of characters; nothing without two finite values. The scale is logarithmic over four decades."""
     known = [each for each in points if math.isfinite(each.value)]
     if len(known) < 2:
@@ -119,18 +119,18 @@ def plot(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> l
     ys = [math.log(each) for each in values] if log else values
     left, right = min(each.length for each in known), max(each.length for each in known)
     low, high = min(ys), max(ys)
-    cells = [[" "] * width for _ in range(height)]
+    cells = [[" "] * WIDTH for _ in range(HEIGHT)]
     for each, y in zip(known, ys, strict=True):
-        column = round(_part(each.length, left, right) * (width - 1))
-        cells[round((1 - _part(y, low, high)) * (height - 1))][column] = "*"
-    labels = {0: shown(max(values)), height - 1: shown(min(values))}
+        column = round(_part(each.length, left, right) * (WIDTH - 1))
+        cells[round((1 - _part(y, low, high)) * (HEIGHT - 1))][column] = "*"
+    labels = {0: shown(max(values)), HEIGHT - 1: shown(min(values))}
     margin = max(map(len, labels.values()))
     lines = [f"{labels.get(row, ''):>{margin}} |{''.join(line).rstrip()}" for row, line in enumerate(cells)]
     ends = shown(left), shown(right)
     return [
         *lines,
-        f"{'':{margin}} +{'-' * width}",
-        f"{'':{margin}}  {ends[0]}{ends[1]:>{width - len(ends[0])}}" + (" (logarithmic)" if log else ""),
+        f"{'':{margin}} +{'-' * WIDTH}",
+        f"{'':{margin}}  {ends[0]}{ends[1]:>{WIDTH - len(ends[0])}}" + (" (logarithmic)" if log else ""),
     ]
 
 

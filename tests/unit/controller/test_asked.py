@@ -14,11 +14,11 @@ from tests.fakes import FakeSlurm, job
 SITE = {"extend_time_s": 4 * 3600, "priorities": {"urgent": {"qos": "urgent", "per_user": 1}}}
 
 
-def door(*, limit_s: int = 7200, given: Grant | None = Grant(2), state: str = "RUNNING") -> FakeSlurm:  # noqa: B008
+def door(*, given: Grant | None = Grant(2), state: str = "RUNNING") -> FakeSlurm:  # noqa: B008
     """Return a Slurm with job 7."""
     comment = grant.written("theirs", given) if given else ""
     found = FakeSlurm([job(state=state, admin_comment=comment)])
-    found.queues[7] = Queueing(time_limit_s=limit_s)
+    found.queues[7] = Queueing(time_limit_s=7200)
     return found
 
 

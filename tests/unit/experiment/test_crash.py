@@ -18,9 +18,9 @@ with open("runs", "a") as file: file.write(os.environ["SLURM_PLUGIN_TRIAL"] + "\
 """)
 
 
-def killed(place: Path, number: int, index: int = 0) -> bool:
+def killed(place: Path, number: int) -> bool:
     """Run a worker that dies at a write, and whatever it started. Return whether it died."""
-    worker = started(place, PROGRAM, index, DIES_AT=str(number))
+    worker = started(place, PROGRAM, 0, DIES_AT=str(number))
     code = worker.wait()
     with suppress(ProcessLookupError):  # Slurm ends the processes of its job
         os.killpg(worker.pid, signal.SIGKILL)

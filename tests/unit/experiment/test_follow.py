@@ -16,9 +16,9 @@ WAITS = "while not (stop := metrics.with_name('stop')).exists(): time.sleep(0.02
 ASHA = Algorithm("adaptive_asha", {"mode": "aggressive", "divisor": 2.0, "max_rungs": 2})
 
 
-def events(place: Path, number: int = 1) -> list[dict[str, Any]]:
-    """Return the events in a trial's directory."""
-    return journal.of_trial(journal.trial_directory(place, number))
+def events(place: Path) -> list[dict[str, Any]]:
+    """Return the events in the first trial's directory."""
+    return journal.of_trial(journal.trial_directory(place, 1))
 
 
 @pytest.mark.parametrize("api", [True, False])

@@ -77,12 +77,12 @@ def test_names(shared: Path) -> None:
     assert left(shared) == set()
 
 
-def nest(path: Path, depth: int, uid: int = ALICE) -> int:
+def nest(path: Path, depth: int) -> int:
     """A directory in a directory in a directory; an open descriptor of the last, deeper than any path may be long."""
     fd = os.open(path, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=fd)
-        os.chown("d", uid, uid, dir_fd=fd)
+        os.chown("d", ALICE, ALICE, dir_fd=fd)
         below = os.open("d", os.O_RDONLY, dir_fd=fd)
         os.close(fd)
         fd = below

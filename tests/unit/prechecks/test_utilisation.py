@@ -45,9 +45,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     found.end()
 
 
-def by_hook(places: Places, own: list[int] | None, environ: Mapping[str, Any], tool: str = NONE) -> Any:
+def by_hook(places: Places, own: list[int] | None, environ: Mapping[str, Any]) -> Any:
     """Return what the deployed code measures with a fake NVML."""
-    root, asked = places.root, json.dumps([own, tool])
+    root, asked = places.root, json.dumps([own, NONE])
     argv = [SYSTEM, "-I", "-S", "-c", MEASURE, f"{root}/site.zip", f"{root}/gpus", asked]
     words = {name: str(value) for name, value in environ.items()} | {"LD_LIBRARY_PATH": f"{places.root}/new"}
     done = subprocess.run(argv, capture_output=True, text=True, env=words, check=True, cwd="/")

@@ -112,10 +112,10 @@ def test_nodes_that_the_site_does_not_show() -> None:
     assert list(Answer(MAIN, start(timedelta(0)), {}, NOW, unseen="x").lines())[1:] == []
 
 
-def reservation(hours: float, *nodes: str, name: str = "m") -> Reservation:
+def reservation(hours: float, *nodes: str) -> Reservation:
     """Return a reservation of two hours that begins in so many hours."""
     begins = NOW + timedelta(hours=hours)
-    return Reservation(name, begins, begins + timedelta(hours=2), frozenset(nodes or ("n1", "n2")))
+    return Reservation("m", begins, begins + timedelta(hours=2), frozenset(nodes or ("n1", "n2")))
 
 
 SEE = ["  when it is, and for whom: scontrol show reservation"]

@@ -31,9 +31,9 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeSlurm
     return fake
 
 
-def history(directory: Path, job_id: int, cause: str, n: int = 1) -> None:
+def history(directory: Path, job_id: int, cause: str) -> None:
     """Write an attempt into the job's own directory."""
-    attempt = {"n": n, "restart": n, "cause": cause, "action": "fail"}
+    attempt = {"n": 1, "restart": 1, "cause": cause, "action": "fail"}
     job_directory.record(job_directory.directory(directory, job_id), attempt)
 
 
