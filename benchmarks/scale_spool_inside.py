@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
+from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.slurm import connect
 
 SPOOL = "/var/spool/slurm_plugin"

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from hostfiles import nodelist
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
-from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.controller.queue_limits import Policy
+from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.controller.restart_metrics import CountingDoor
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import site_settings, syslog, token

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hostfiles import nodelist
-from slurm_plugin.controller.after_run import Ended, faults
+from slurm_plugin.controller.requeue_policy import Ended, faults
 from slurm_plugin.records import grant as grants
 from slurm_plugin.records.grant import Grant, is_uncounted
 from slurm_plugin.slurm import HELD, WAITING, Job, Node

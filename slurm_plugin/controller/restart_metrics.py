@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from prechecks import files, quickjson
-from slurm_plugin.controller.after_run import ONE_LOST, OWN_CHECK, SLOW
+from slurm_plugin.controller.requeue_policy import ONE_LOST, OWN_CHECK, SLOW
 from slurm_plugin.records import grant as grants
 from slurm_plugin.records import syslog, token
 from slurm_plugin.records.grant import WENT_DOWN

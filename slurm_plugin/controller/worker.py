@@ -19,9 +19,9 @@ from typing import Protocol
 
 from hostfiles import HostfileError, nodelist
 from prechecks import files
-from slurm_plugin.controller import after_run, missed_runs
-from slurm_plugin.controller.after_run import Amend, Cancel, Count, Drop, Ended, Start, Step, Unhold
-from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.controller import missed_runs, requeue_policy
+from slurm_plugin.controller.queue_limits import Policy
+from slurm_plugin.controller.requeue_policy import Amend, Cancel, Count, Drop, Ended, Start, Step, Unhold
 from slurm_plugin.errors import MissingError, SlurmPluginError
 from slurm_plugin.records import grant, site_settings, syslog
 from slurm_plugin.slurm import WAITING, Job, Slurm, SlurmAwayError, SlurmError, releases
@@ -61,7 +61,7 @@ class GivenUpError(SlurmPluginError):
 def serve(
     directory: Path,
     door: Slurm,
-    policy: Policy = after_run.NO_POLICY,
+    policy: Policy = requeue_policy.NO_POLICY,
     *,
     look: bool = False,
     clock: Clock = time,
@@ -111,7 +111,7 @@ def _serve_entries(directory: Path, door: Slurm, policy: Policy, clock: Clock) -
         with _errors_logged():
             jobs = _jobs(door, [ended.job_id for ended in waiting], clock.monotonic() - complete)
             complete = clock.monotonic()
-            needs = {ended: after_run.needs(jobs.get(ended.job_id)) for ended in waiting}
+            needs = {ended: requeue_policy.needs(jobs.get(ended.job_id)) for ended in waiting}
             asking = [ended for ended in waiting if needs[ended][0]]
             names = sorted({name for each in asking for name in _nodes_of(each, jobs.get(each.job_id))})
             every = any(missed_runs.has_gap(jobs.get(each.job_id)) for each in asking)
@@ -130,13 +130,13 @@ def _serve_entries(directory: Path, door: Slurm, policy: Policy, clock: Clock) -
                 with _errors_logged():  # for each job: a job that Slurm refuses to change does not delay the others
                     # Slurm refuses a list with a name that slurm.conf no longer has.
                     excluded = [name for name in _left_out(job) if name in nodes] if needs[ended][0] else []
-                    step = after_run.step(
+                    step = requeue_policy.step(
                         *missed_runs.earliest([ended, *later], job, nodes, excluded),
                         nodes,
                         excluded,
                         clock.monotonic() - since,
                         settle_s=settle_s,
-                        queue=queues.get(ended.job_id) if needs[ended][1] else after_run.NO_BOUNDS,
+                        queue=queues.get(ended.job_id) if needs[ended][1] else requeue_policy.NO_BOUNDS,
                         policy=policy,
                         now=datetime.now(UTC),
                         again=bool(later),
@@ -194,7 +194,7 @@ def _left_out(job: Job | None) -> list[str]:
 
 def _nodes_of(ended: Ended, job: Job | None) -> list[str]:
     """Return the nodes to ask for. Ignore an unreadable list here: later only the step of this job fails."""
-    names = [*after_run.nodes_of(ended, job)]
+    names = [*requeue_policy.nodes_of(ended, job)]
     with suppress(HostfileError):
         names += _left_out(job)
     return names
@@ -255,7 +255,7 @@ def _errors_logged() -> Iterator[None]:
 
 def _apply(step: Step, ended: Ended, job: Job | None, door: Slurm) -> None:
     """Apply a step. If it ends the reservation of the run's nodes, delete that first; for a Start, delete it last."""
-    over = ended.kept and after_run.ends_reservation(step)
+    over = ended.kept and requeue_policy.ends_reservation(step)
     if over and not isinstance(step, Start):
         unreserve(door, ended)
     _change(step, ended, job, door)

@@ -30,7 +30,7 @@ HOOKS = {
     "prolog": "slurm_plugin.node.prolog",
     "epilog": "slurm_plugin.node.epilog",
     "epilog_slurmctld": "slurm_plugin.controller.epilog",
-    "asked": "slurm_plugin.controller.asked",  # from job_submit.lua
+    "asked": "slurm_plugin.controller.owner_requests",  # from job_submit.lua
     "periodic": "slurm_plugin.node.periodic",
 }
 

@@ -2,7 +2,8 @@
 
 The site maps each word to a QOS, or to partitions of another PriorityTier (`priorities` in the site file). A user may
 always return to `normal`. For the other words job_submit.lua passes the request of a job's owner to SlurmUser
-(slurm_plugin.controller.asked), who counts the urgent jobs of the user and the account. Operators need no request.
+(slurm_plugin.controller.owner_requests), who counts the urgent jobs of the user and the account. Operators need no
+request.
 """
 
 import time

@@ -2,7 +2,7 @@
 
 The owner may change the limit of a waiting job up to the partition's MaxTime. For a running job, Slurm lets the owner
 only lower it: a raise needs an operator, or a site with `extend_time`. On such a site job_submit.lua passes the owner's
-request to SlurmUser (slurm_plugin.controller.asked), who raises the limit a moment later.
+request to SlurmUser (slurm_plugin.controller.owner_requests), who raises the limit a moment later.
 """
 
 import math

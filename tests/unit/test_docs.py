@@ -17,7 +17,7 @@ from hostfiles.allocation import job_port
 from slurm_plugin.__main__ import COMMANDS
 from slurm_plugin.cli.group import LazyGroup
 from slurm_plugin.cli.nodeside import hosts as hosts_command
-from slurm_plugin.controller import after_run
+from slurm_plugin.controller import requeue_policy
 from slurm_plugin.node.hook import HOOKS, NODE_IS_BAD
 from slurm_plugin.records.grant import Grant
 from slurm_plugin.spec import Spec
@@ -199,7 +199,7 @@ def test_settle_times() -> None:
     text = page("explanation/fencing.md")
     shown = ", ".join(f"{release.settling} on {release.name}" for release in OBSERVED)
     assert f"what the release needs ([releases](../reference/releases.md)): {shown}" in text
-    assert f"`SETTLE_AFTER_DEATH_S`, {after_run.SETTLE_AFTER_DEATH_S} s" in text
+    assert f"`SETTLE_AFTER_DEATH_S`, {requeue_policy.SETTLE_AFTER_DEATH_S} s" in text
 
 
 def test_releases() -> None:

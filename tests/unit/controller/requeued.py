@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from slurm_plugin.controller.after_run import Cancel, Count, Drop, Ended, Step
+from slurm_plugin.controller.requeue_policy import Cancel, Count, Drop, Ended, Step
 from slurm_plugin.records.grant import Grant, written
 from slurm_plugin.slurm import Job
 from tests import fakes
@@ -23,5 +23,5 @@ def given_job(state: str = "PENDING", *, grant: Grant | None = THREE, **fields: 
 
 
 def bare(step: Step) -> Step:
-    """Return the step with a grant without `runs`, which tests/unit/controller/test_after_run_told.py covers."""
+    """Return the step with a grant without `runs`, which tests/unit/controller/test_requeue_policy_told.py covers."""
     return replace(step, grant=replace(step.grant, runs=())) if isinstance(step, Count | Cancel) else step

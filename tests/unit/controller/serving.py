@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import NO_POLICY, Ended
-from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.controller.queue_limits import Policy
+from slurm_plugin.controller.requeue_policy import NO_POLICY, Ended
 from slurm_plugin.records.grant import Grant, written
 from slurm_plugin.slurm import Job
 from slurm_plugin.slurm.releases import RELEASES

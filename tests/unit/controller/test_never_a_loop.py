@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slurm_plugin.controller.after_run import (
+from slurm_plugin.controller.queue_limits import Policy
+from slurm_plugin.controller.requeue_policy import (
     HELD_S,
     Amend,
     Cancel,
@@ -21,7 +22,6 @@ from slurm_plugin.controller.after_run import (
     Wait,
     step,
 )
-from slurm_plugin.controller.queueing import Policy
 from slurm_plugin.records.grant import NEVER, Grant, parse, written
 from slurm_plugin.records.token import MAX_RETRIES, Mark, Token
 from slurm_plugin.slurm import HELD_BY_LIMIT, Node, Queueing

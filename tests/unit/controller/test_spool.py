@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
+from slurm_plugin.controller.requeue_policy import Ended
 
 ENDED = Ended(7, 1, ("n1", "n2"))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import epilog, worker
-from slurm_plugin.controller.after_run import Ended
+from slurm_plugin.controller.requeue_policy import Ended
 from tests.waiting import HANG_S, until
 
 ENDED = Ended(7, 1, ("n1", "n2"))

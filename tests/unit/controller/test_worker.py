@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
+from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.records.grant import Grant, parse, written
 from slurm_plugin.slurm import Job
 from tests.fakes import FakeSlurm, node

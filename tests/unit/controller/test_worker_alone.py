@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
+from slurm_plugin.controller.requeue_policy import Ended
 from tests.fakes import FakeSlurm, node
 from tests.unit.controller.serving import BAD, ENDED, Clock, given_job, serve
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
+from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import Job
 from tests.fakes import FakeSlurm, node

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
 from slurm_plugin.controller.missed_runs import unspooled_ends
+from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.records.grant import Grant, parse, written
 from slurm_plugin.slurm import Job, Node
 from tests.fakes import FakeSlurm, node

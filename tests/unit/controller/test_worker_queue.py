@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
-from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.controller.queue_limits import Policy
+from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.records.grant import NEVER, Grant, parse, written
 from slurm_plugin.slurm import Queueing
 from tests.fakes import FakeSlurm, node

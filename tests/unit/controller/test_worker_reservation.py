@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.controller.queue_limits import Policy
 from slurm_plugin.slurm import Queueing
 from tests.fakes import FakeSlurm, node
 from tests.unit.controller.serving import BAD, ENDED, given_job, serve

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.controller import worker
-from slurm_plugin.controller.after_run import Ended
+from slurm_plugin.controller.requeue_policy import Ended
 from tests.unit.node.rendered import ASKS, Site
 from tests.unit.node.running import run
 

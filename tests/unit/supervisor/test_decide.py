@@ -292,7 +292,7 @@ def test_no_job_runs_more_often_than_its_budget_allows(attempts: list[Attempt], 
         action = decide(now, granted - (runs - 1), wish)
         if action.kind not in ("again", "requeue"):
             break
-        if action.grow:  # SlurmUser limits these, see slurm_plugin.controller.after_run
+        if action.grow:  # SlurmUser limits these, see slurm_plugin.controller.requeue_policy
             runs -= 1
             continue
         in_a_row = 0 if now.progress or action.leave_out or action.moved else in_a_row + 1

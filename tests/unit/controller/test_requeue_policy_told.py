@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from slurm_plugin.controller.after_run import ONE_LOST, Cancel, Count, Ended, step
+from slurm_plugin.controller.requeue_policy import ONE_LOST, Cancel, Count, Ended, step
 from slurm_plugin.records.grant import Grant, Run
 from tests import fakes
 from tests.unit.controller.requeued import ENDED_RUN, NODES, SETTLE_S, given_job

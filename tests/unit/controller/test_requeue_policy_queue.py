@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from slurm_plugin.controller.after_run import Amend, Count, Drop, Start, Step, Wait, step
-from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.controller.queue_limits import Policy
+from slurm_plugin.controller.requeue_policy import Amend, Count, Drop, Start, Step, Wait, step
 from slurm_plugin.records.grant import Grant, written
 from slurm_plugin.slurm import HELD_BY_LIMIT, Node, Queueing
 from tests import fakes

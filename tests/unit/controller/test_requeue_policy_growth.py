@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from slurm_plugin.controller.after_run import Cancel, Count, Start, Step, ends_reservation, step
-from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.controller.queue_limits import Policy
+from slurm_plugin.controller.requeue_policy import Cancel, Count, Start, Step, ends_reservation, step
 from slurm_plugin.records.grant import GREW, Grant, Run
 from slurm_plugin.slurm import Node, Queueing
 from tests import fakes

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import asked
+from slurm_plugin.controller import owner_requests
 from slurm_plugin.records import grant
 from slurm_plugin.records.grant import Grant
 from slurm_plugin.slurm import Queueing, Request, priority
@@ -25,16 +25,16 @@ def door(*, given: Grant | None = Grant(2), state: str = "RUNNING") -> FakeSlurm
 def test_a_longer_limit() -> None:
     """The grant keeps the first limit, from which the site's allowance counts."""
     slurm = door()
-    asked.serve("7 time 240", SITE, slurm)
+    owner_requests.serve("7 time 240", SITE, slurm)
     (_, _, fields) = slurm.changes[0]
     assert isinstance(fields, dict)
     assert fields["TimeLimit"] == "240"
     assert grant.parse(fields["AdminComment"]) == Grant(2, time=120)
     assert fields["AdminComment"].startswith("theirs sp1:")
     slurm.queues[7] = Queueing(time_limit_s=240 * 60)
-    asked.serve("7 time 360", SITE, slurm)
-    with pytest.raises(asked.RefusedError, match="began with 120 minutes and may have 360"):
-        asked.serve("7 time 361", SITE, slurm)
+    owner_requests.serve("7 time 360", SITE, slurm)
+    with pytest.raises(owner_requests.RefusedError, match="began with 120 minutes and may have 360"):
+        owner_requests.serve("7 time 361", SITE, slurm)
 
 
 @pytest.mark.parametrize(
@@ -51,26 +51,26 @@ def test_a_longer_limit() -> None:
 )
 def test_what_is_refused(slurm: FakeSlurm, text: str) -> None:
     """A job without a grant, more than the site allows, and every other text."""
-    with pytest.raises(asked.RefusedError):
-        asked.serve(text, SITE, slurm)
+    with pytest.raises(owner_requests.RefusedError):
+        owner_requests.serve(text, SITE, slurm)
     assert slurm.changes == []
 
 
 def test_without_the_sites_allowance_nothing_is_raised() -> None:
     """`extend_time` is 0 by default."""
-    with pytest.raises(asked.RefusedError):
-        asked.serve("7 time 240", {}, door())
+    with pytest.raises(owner_requests.RefusedError):
+        owner_requests.serve("7 time 240", {}, door())
 
 
 def test_one_request_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one waits, but not for ever: each waiting request is a process."""
-    monkeypatch.setattr(asked, "LOCK_S", 0.0)
+    monkeypatch.setattr(owner_requests, "LOCK_S", 0.0)
     first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
-    asked._wait_for(first)
-    with pytest.raises(asked.RefusedError, match="take too long"):
-        asked._wait_for(second)
+    owner_requests._wait_for(first)
+    with pytest.raises(owner_requests.RefusedError, match="take too long"):
+        owner_requests._wait_for(second)
     os.close(first)
-    asked._wait_for(second)
+    owner_requests._wait_for(second)
     os.close(second)
 
 
@@ -80,7 +80,7 @@ def test_an_urgent_job() -> None:
     slurm.requests[7] = Request("main", qos="normal")
     slurm.known_jobs[8], slurm.requests[8] = job(8, state="RUNNING"), Request("main", qos="urgent")
     with pytest.raises(priority.NotChangedError, match="user alice has 1 urgent job"):
-        asked.serve("7 priority urgent", SITE, slurm)
+        owner_requests.serve("7 priority urgent", SITE, slurm)
     assert slurm.changes == []
 
 
@@ -89,5 +89,5 @@ def test_an_owner_who_undoes_the_change(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(priority.time, "sleep", lambda _: pytest.fail("it waits"))
     slurm = door(state="PENDING")
     slurm.requests[7] = Request("main", qos="normal")  # a fake that changes nothing: as if it was undone
-    asked.serve("7 priority urgent", SITE, slurm)
+    owner_requests.serve("7 priority urgent", SITE, slurm)
     assert slurm.changes == [("update_job", 7, {"QOS": "urgent"})]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.controller.after_run import (
+from slurm_plugin.controller.requeue_policy import (
     HELD_S,
     SETTLE_AFTER_DEATH_S,
     Cancel,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from slurm_plugin.controller.queueing import (
+from slurm_plugin.controller.queue_limits import (
     LOWEST_NICE,
     with_deadline,
     with_lowered_nice,

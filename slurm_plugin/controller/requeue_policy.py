@@ -36,8 +36,8 @@ from typing import Final
 
 from hostfiles import nodelist
 from prechecks.report import JOBS, OURS
-from slurm_plugin.controller import queueing
-from slurm_plugin.controller.queueing import Fields, Policy
+from slurm_plugin.controller import queue_limits
+from slurm_plugin.controller.queue_limits import Fields, Policy
 from slurm_plugin.records import grant as grants
 from slurm_plugin.records import token
 from slurm_plugin.records.grant import GREW, MAX_RUN, NEVER, WENT_DOWN, Grant, Run, is_uncounted, time_text
@@ -151,13 +151,13 @@ def step(
     if job.state == UNKNOWN or queue is None:
         return Wait()
     if job.state == "COMPLETING":
-        return Amend(*queueing.with_own_deadline(grant, queue, now)) if grant and stale else Wait()
+        return Amend(*queue_limits.with_own_deadline(grant, queue, now)) if grant and stale else Wait()
     if grant is None:
         return Drop("it has no grant")
     stale = stale and job.state in WAITING  # Slurm does not change the deadline of a running job
     held = job.state in WAITING and job.reason.startswith(HELD)
     if held and stale:
-        return Amend(*queueing.with_own_deadline(grant, queue, now))
+        return Amend(*queue_limits.with_own_deadline(grant, queue, now))
     run = job.restarts - 1  # the run that ended: a job that is pending or running again has the next number
     # 22.05 keeps the number of tasks of the last allocation: the job would wait for as many nodes again.
     tasks = {"NumTasks": str(grant.tasks)} if grant.tasks and job.state in WAITING else Fields()
@@ -199,7 +199,7 @@ def step(
     if job.state in WAITING and not held:  # a new Nice would release a held job
         by_root = any(reason not in (OWN_CHECK, SLOW) for reason in faulty.values())
         wait_s = policy.queue_timeout_s if request.queue_timeout_s is None else request.queue_timeout_s
-        fresh, fields = queueing.with_deadline(fresh, queue, 0 if grows else wait_s, now)  # a growth is no fault
+        fresh, fields = queue_limits.with_deadline(fresh, queue, 0 if grows else wait_s, now)  # a growth is no fault
         fresh, nice = _nice(fresh, queue, job, policy.nice if by_root else 0)
         fields |= nice
     left_out = tuple(name for name in dict.fromkeys((*excluded, *faulty)) if name not in back)
@@ -208,8 +208,8 @@ def step(
 
 def _restored(grant: Grant, queue: Queueing, now: datetime, *, ahead: bool) -> Amend:
     """Return the step that restores the job's own deadline, and with `ahead` its own Nice."""
-    fresh, fields = queueing.with_own_deadline(grant, queue, now)
-    fresh, nice = queueing.with_own_nice(fresh, queue) if ahead else (fresh, Fields())
+    fresh, fields = queue_limits.with_own_deadline(grant, queue, now)
+    fresh, nice = queue_limits.with_own_nice(fresh, queue) if ahead else (fresh, Fields())
     return Amend(fresh, fields | nice)
 
 
@@ -222,8 +222,8 @@ def _nice(grant: Grant, queue: Queueing, job: Job, lower_by: int) -> tuple[Grant
     """Return the grant and the fields that lower the job's Nice at its start, or restore its own Nice now."""
     starts_alone = job.state == "EXPEDITING"  # no Start follows
     if lower_by or (job.reason == HELD_BY_LIMIT and not starts_alone):
-        return queueing.with_lowered_nice(grant, queue, lower_by), Fields()
-    return (grant, Fields()) if starts_alone else queueing.with_own_nice(grant, queue)
+        return queue_limits.with_lowered_nice(grant, queue, lower_by), Fields()
+    return (grant, Fields()) if starts_alone else queue_limits.with_own_nice(grant, queue)
 
 
 def ends_reservation(step: Step) -> bool:

@@ -1,7 +1,7 @@
 """After a run: who requeued the job, and which nodes the next run excludes."""
 
-from slurm_plugin.controller.after_run import Count, ends_reservation, faults, step
-from slurm_plugin.controller.queueing import Policy
+from slurm_plugin.controller.queue_limits import Policy
+from slurm_plugin.controller.requeue_policy import Count, ends_reservation, faults, step
 from slurm_plugin.records.grant import Grant
 from tests import fakes
 from tests.unit.controller.requeued import BAD, ENDED_RUN, FINE, NODES, NOT_OURS, SETTLE_S, given_job
