@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from slurm_plugin.cli import output_file
 from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.cli.experiment import export
-from slurm_plugin.cli.nodeside import log_follow, log_lookup, logs, pager, watching
+from slurm_plugin.cli.nodeside import log_follow, log_lookup, logs, pager, refresh
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import journal, register
 from slurm_plugin.experiment.metrics import LOG, METRICS
@@ -83,7 +83,7 @@ def _status(options: Namespace) -> int:
         else:
             lines = text.status(found.experiment, state, now, on=coloured())
             height = shutil.get_terminal_size().lines
-            print(watching.screen(lines, height) if watched else "\n".join(lines), flush=True)
+            print(refresh.screen(lines, height) if watched else "\n".join(lines), flush=True)
         summary = summaries.summary(found.experiment, state, now)
         if not watched or summary.is_over:
             return 1 if summary.state == summaries.FAILED else 0

@@ -7,7 +7,7 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.cli.nodeside.acting import adjust
+from slurm_plugin.cli.nodeside.actions import adjust
 from slurm_plugin.slurm import Queueing, Request, SlurmAwayError
 from tests.fakes import FakeSlurm, job
 

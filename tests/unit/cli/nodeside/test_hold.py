@@ -9,7 +9,7 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.cli.nodeside.acting import running
+from slurm_plugin.cli.nodeside.actions import control
 from slurm_plugin.records import job_directory
 from slurm_plugin.slurm import SlurmAwayError
 from slurm_plugin.supervisor import hold
@@ -36,7 +36,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSlurm:
     (directory / hold.STATE).write_text(json.dumps(NOTED))
     (directory / hold.REQUEST).touch()
     monkeypatch.setattr(job_lookup, "connect", lambda **_: fake)
-    monkeypatch.setattr(running, "TAKEN_S", HANG_S)
+    monkeypatch.setattr(control, "TAKEN_S", HANG_S)
     return fake
 
 
@@ -142,7 +142,7 @@ def test_a_job_that_is_not_held(
 
 def test_nobody_takes_it(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Without an answer of the supervisor the message says how to end the hold."""
-    monkeypatch.setattr(running, "TAKEN_S", 0.3)
+    monkeypatch.setattr(control, "TAKEN_S", 0.3)
     assert main(["rerun", "7"]) == 1
     said = capsys.readouterr().err
     assert "job 7 did not take it in 0.3 s" in said

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.nodeside import job_records, jobs, watching
+from slurm_plugin.cli.nodeside import job_records, jobs, refresh
 from slurm_plugin.records import job_directory
 from slurm_plugin.records.series import progress_file, usage
 from slurm_plugin.records.series.progress_file import Point
@@ -188,24 +188,24 @@ def test_watch(run: Run, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
-    repeat = watching.repeat
-    monkeypatch.setattr(watching, "repeat", lambda look: repeat(look, sleep))
+    repeat = refresh.repeat
+    monkeypatch.setattr(refresh, "repeat", lambda look: repeat(look, sleep))
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = run("--watch", "1", "--format", "id")
-    screen = watching.HOME + "ID\x1b[K\n1\x1b[K\n" + watching.END
-    away = watching.HOME + "listing was refused\x1b[K\n" + watching.END
+    screen = refresh.HOME + "ID\x1b[K\n1\x1b[K\n" + refresh.END
+    away = refresh.HOME + "listing was refused\x1b[K\n" + refresh.END
     assert (code, out, err) == (130, screen + away + away, "")
-    assert pauses == [watching.EVERY_S] * 3
+    assert pauses == [refresh.EVERY_S] * 3
 
 
 def test_a_screen_that_is_too_small() -> None:
     """It keeps the first lines, and one that counts the others."""
-    assert watching.screen(["a", "b", "c", "d"], 4).split(watching.CLEAR_LINE)[:-1] == [
-        f"{watching.HOME}a",
+    assert refresh.screen(["a", "b", "c", "d"], 4).split(refresh.CLEAR_LINE)[:-1] == [
+        f"{refresh.HOME}a",
         "b",
         "and 2 lines more",
     ]
-    assert watching.screen(["a", "b"], 0).count(watching.CLEAR_LINE) == 2
+    assert refresh.screen(["a", "b"], 0).count(refresh.CLEAR_LINE) == 2
 
 
 def test_no_process_is_left(run: Run, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:

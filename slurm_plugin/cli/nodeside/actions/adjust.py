@@ -6,8 +6,8 @@ from typing import Any
 
 from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import check_context, job_lookup
-from slurm_plugin.cli.nodeside.acting import asking
-from slurm_plugin.cli.nodeside.acting.several import JOBS, Done, act
+from slurm_plugin.cli.nodeside.actions import share_request
+from slurm_plugin.cli.nodeside.actions.bulk import JOBS, Done, act
 from slurm_plugin.records import durations, grant
 from slurm_plugin.slurm import Slurm, priority, time_limit
 
@@ -24,11 +24,11 @@ def _time(options: Namespace) -> int:
     def one(word: str) -> Done:
         job_id = _number(word, door, "time")
         job = job_lookup.living_job(door, job_id)
-        if place := asking.place(door, job):
-            said = asking.ask(door, job, place, "time", {"to": f"{'+' * longer}{seconds}s"})
+        if place := share_request.place(door, job):
+            said = share_request.ask(door, job, place, "time", {"to": f"{'+' * longer}{seconds}s"})
         else:
             most_s = grant.longest_s(job, _limit(door, job_id), extend_s)
-            with asking.explained(job, "change the time of"):
+            with share_request.explained(job, "change the time of"):
                 said = time_limit.change(door, job_id, seconds, longer=longer, most_s=most_s)
         return Done(job_id, said, {"limit_s": _limit(door, job_id)})
 
@@ -55,7 +55,7 @@ def _priority(options: Namespace) -> int:
 
     def one(word: str) -> Done:
         job_id = _number(word, door, "priority")
-        with asking.explained(door.job(job_id), "change the priority of"):
+        with share_request.explained(door.job(job_id), "change the priority of"):
             said = priority.change(door, job_id, options.to, priorities)
         return Done(job_id, said, {"priority": priority.word(door.request(job_id), priorities)})
 

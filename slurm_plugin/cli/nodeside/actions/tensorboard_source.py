@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.cli.nodeside.acting import running
-from slurm_plugin.cli.nodeside.acting.running import Worker
+from slurm_plugin.cli.nodeside.actions import control
+from slurm_plugin.cli.nodeside.actions.control import Worker
 from slurm_plugin.cli.nodeside.job_lookup import NotRunningError
 from slurm_plugin.errors import MissingError, SlurmPluginError, printable
 from slurm_plugin.records import job_directory, launch_record
@@ -41,7 +41,7 @@ def find(words: Sequence[str], worker: str, logdir: str) -> tuple[Worker, tuple[
     problem: SlurmPluginError | None = None
     for word in [job for each in found for job in each.jobs][:MOST_TRIED]:
         try:
-            return running.worker(word, worker), shows
+            return control.worker(word, worker), shows
         except SlurmPluginError as error:
             problem = problem or error
     where = printable(shlex.quote(next(iter(directories), "DIR")))

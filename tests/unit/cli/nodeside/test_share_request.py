@@ -11,7 +11,7 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.cli.nodeside.acting import asking
+from slurm_plugin.cli.nodeside.actions import share_request
 from slurm_plugin.records import job_directory, requests
 from slurm_plugin.records.requests import Answer, Request
 from slurm_plugin.slurm import Queueing, SlurmError
@@ -26,9 +26,9 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSlurm:
     fake.directories[7] = str(tmp_path)
     fake.settings["ClusterName"] = "ours"
     monkeypatch.setattr(job_lookup, "connect", lambda **_: fake)
-    monkeypatch.setattr(asking, "ANSWER_S", HANG_S)
-    monkeypatch.setattr(asking, "is_anothers", lambda found: found.user == "alice")
-    monkeypatch.setattr(asking.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.geteuid()))
+    monkeypatch.setattr(share_request, "ANSWER_S", HANG_S)
+    monkeypatch.setattr(share_request, "is_anothers", lambda found: found.user == "alice")
+    monkeypatch.setattr(share_request.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.geteuid()))
     return fake
 
 
@@ -96,7 +96,7 @@ def test_no_answer(
     slurm: FakeSlurm, directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The request is withdrawn, so that it is not carried out later."""
-    monkeypatch.setattr(asking, "ANSWER_S", 0.0)
+    monkeypatch.setattr(share_request, "ANSWER_S", 0.0)
     assert main(["stop", "7"]) == 1
     assert "job 7 did not answer in 0 s" in capsys.readouterr().err
     assert list((directory / requests.DIRECTORY).iterdir()) == []
@@ -108,7 +108,7 @@ def test_ctrl_c(slurm: FakeSlurm, directory: Path, monkeypatch: pytest.MonkeyPat
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(asking.time, "sleep", interrupt)
+    monkeypatch.setattr(share_request.time, "sleep", interrupt)
     assert main(["stop", "7"]) == 130
     assert list((directory / requests.DIRECTORY).iterdir()) == []
 
@@ -117,14 +117,14 @@ def test_an_answer_of_another_user(
     slurm: FakeSlurm, directory: Path, answering: Callable[..., list[Request]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a file of the job's user is believed."""
-    monkeypatch.setattr(asking.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.geteuid() + 1))
+    monkeypatch.setattr(share_request.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.geteuid() + 1))
     answering("fine", done=True)
 
     def give_up(_: float) -> None:
         if len(requests.answers(directory)) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(asking.time, "sleep", give_up)
+    monkeypatch.setattr(share_request.time, "sleep", give_up)
     assert main(["stop", "7"]) == 130
 
 
@@ -192,10 +192,10 @@ def test_a_directory_of_requests_that_is_a_link(
 
 def test_whose_job_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Root acts on each job directly, and so does a user without a name."""
-    assert not asking.is_anothers(job(user="alice"))
+    assert not share_request.is_anothers(job(user="alice"))
     monkeypatch.setattr(os, "geteuid", lambda: 20002)
-    monkeypatch.setattr(asking.pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="bob"))
-    assert asking.is_anothers(job(user="alice"))
-    assert not asking.is_anothers(job(user="bob"))
-    monkeypatch.setattr(asking.pwd, "getpwuid", {}.__getitem__)
-    assert not asking.is_anothers(job(user="alice"))
+    monkeypatch.setattr(share_request.pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="bob"))
+    assert share_request.is_anothers(job(user="alice"))
+    assert not share_request.is_anothers(job(user="bob"))
+    monkeypatch.setattr(share_request.pwd, "getpwuid", {}.__getitem__)
+    assert not share_request.is_anothers(job(user="alice"))

@@ -10,8 +10,8 @@ from typing import NamedTuple, NoReturn
 
 from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.cli.nodeside.acting import asking
-from slurm_plugin.cli.nodeside.acting.several import JOBS, Done, act
+from slurm_plugin.cli.nodeside.actions import share_request
+from slurm_plugin.cli.nodeside.actions.bulk import JOBS, Done, act
 from slurm_plugin.cli.nodeside.job_lookup import JOB
 from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.records import launch_record
@@ -37,8 +37,8 @@ def _request(options: Namespace, verb: str, done: str) -> int:
 
     def one(word: str) -> Done:
         job, directory, door = job_lookup.running_job(word)
-        if asking.is_anothers(job):
-            return Done(job.id, asking.ask(door, job, directory, verb))
+        if share_request.is_anothers(job):
+            return Done(job.id, share_request.ask(door, job, directory, verb))
         _send(job, directory, verb, job_lookup.cluster(door))
         return Done(job.id, done)
 
@@ -53,7 +53,7 @@ def _send(job: Job, directory: Path, verb: str, cluster: str) -> None:
     try:
         hold.request(directory, verb)
     except PermissionError as error:
-        raise asking.not_shared(job, verb) from error
+        raise share_request.not_shared(job, verb) from error
     except OSError as error:
         raise NotHeldError(f"{error.filename}: {error.strerror}\n  to end the hold: scancel {job.id}") from error
     end = time.monotonic() + TAKEN_S
@@ -103,12 +103,12 @@ def _stop_one(word: str) -> Done:
     if saves := job.state == "RUNNING":
         # The signal would end the batch script of a job without slurm_plugin, and nothing would be saved.
         job_lookup.running_job(word)
-        if place := asking.place(door, job):
-            return Done(job_id, asking.ask(door, job, place, "stop"), {"saves": saves})
-        with asking.explained(job, "stop"):
+        if place := share_request.place(door, job):
+            return Done(job_id, share_request.ask(door, job, place, "stop"), {"saves": saves})
+        with share_request.explained(job, "stop"):
             door.signal(job_id, "INT", "batch")
     else:
-        with asking.explained(job, "stop"):
+        with share_request.explained(job, "stop"):
             door.cancel(job_id)
     return Done(job_id, SAVING if saves else CANCELLED, {"saves": saves})
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from slurm_plugin.cli.definition import JSON, Command, Parameter
-from slurm_plugin.cli.nodeside.acting import running, tensorboard_source
-from slurm_plugin.cli.nodeside.acting.running import Worker
+from slurm_plugin.cli.nodeside.actions import control, tensorboard_source
+from slurm_plugin.cli.nodeside.actions.control import Worker
 from slurm_plugin.cli.nodeside.job_lookup import A_JOB
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, printable
 from slurm_plugin.records import opened
@@ -57,12 +57,12 @@ def _opened(options: Namespace, words: Sequence[str]) -> int:
     """Open the job; for TensorBoard, several jobs."""
     what = options.what
     if what == SHELL:
-        found = running.worker(words[0], options.worker)
+        found = control.worker(words[0], options.worker)
         steps.become(found.step("enter", terminal=sys.stdin.isatty() and sys.stdout.isatty()))
     if what == TENSORBOARD and not options.carry:
         found, shows = tensorboard_source.find(words, options.worker, options.logdir)
     else:
-        found, shows = running.worker(words[0], options.worker), ()
+        found, shows = control.worker(words[0], options.worker), ()
     if options.carry:
         return _carry(found, what)
     way = _way(found, options.login)
