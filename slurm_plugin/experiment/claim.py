@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from prechecks import files
 from slurm_plugin.errors import SlurmPluginError, printable
-from slurm_plugin.experiment import choice, given, journal, record
+from slurm_plugin.experiment import choice, journal, record, trial_input
 from slurm_plugin.experiment.choice import Outcome, Task
 from slurm_plugin.experiment.follow import delete, is_mine, record_in, remove
 from slurm_plugin.experiment.journal import Journal, trial_directory
@@ -79,10 +79,10 @@ class Claims:
         """Write the directory of the trial that was taken last, and return it. Raise OSError."""
         place = trial_directory(self.journal.directory, trial.number)
         place.mkdir(parents=True, exist_ok=True)
-        given.link_library(self.journal.directory)
-        (place / given.STOP).unlink(missing_ok=True)
-        for name, value in ((journal.TRIAL, _new(trial, trial.began)), (given.HPARAMS, trial.values)):
-            files.replace(place / name, given.text(value) + "\n", mode=None)
+        trial_input.link_library(self.journal.directory)
+        (place / trial_input.STOP).unlink(missing_ok=True)
+        for name, value in ((journal.TRIAL, _new(trial, trial.began)), (trial_input.HPARAMS, trial.values)):
+            files.replace(place / name, trial_input.text(value) + "\n", mode=None)
         record_in(place, [self._take])
         return place
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment.file import keys, reading, search_key
+from slurm_plugin.experiment.file import keys, reader, search_key
 from slurm_plugin.experiment.record import Experiment
 from slurm_plugin.records.nearest import nearest
 from slurm_plugin.slurm import Node
@@ -58,9 +58,7 @@ def load(
             f"{path}: found no `searcher:`, as an experiment file has, and no `search:`, as a job spec{near}\n"
             f"  for one job, run: slurm-plugin submit {path}"
         )
-    made, problems = reading.read(
-        document, path.absolute(), site, nodes=nodes, known=known, program=program, seed=_seed
-    )
+    made, problems = reader.read(document, path.absolute(), site, nodes=nodes, known=known, program=program, seed=_seed)
     again = f"slurm-plugin experiment preview {path}"
     documents.fail(problems, document, source, so="nothing was submitted", again=again)
     assert made is not None  # noqa: S101 - there were no problems

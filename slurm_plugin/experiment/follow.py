@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from prechecks import files
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.experiment import given, journal, retention
+from slurm_plugin.experiment import journal, retention, trial_input
 from slurm_plugin.experiment.journal import Journal
 from slurm_plugin.experiment.metrics import Event, Metrics, is_name
 from slurm_plugin.experiment.record import Trial
@@ -79,7 +79,7 @@ class Follower(threading.Thread):
             if not is_mine(trial, self._mine) and not self.lost_since:
                 self.lost_since = time.monotonic()
             if self._number in self._journal.fold.stopping and not self.stops_since:
-                (self._place / given.STOP).touch()
+                (self._place / trial_input.STOP).touch()
                 self.stops_since = time.monotonic()
         except (OSError, SlurmPluginError) as error:
             if self._said != (text := " ".join(str(error).split())):
@@ -124,7 +124,7 @@ def _is_missing(event: Event, trial: Trial, place: Path) -> bool:
     if event["e"] != "checkpoint" or not is_name(event.get("name")):
         return False
     known = {name for name, _ in trial.checkpoints}
-    return event["name"] not in known and (place / given.CHECKPOINTS / event["name"]).exists()
+    return event["name"] not in known and (place / trial_input.CHECKPOINTS / event["name"]).exists()
 
 
 def is_mine(trial: Trial | None, mine: tuple[int, int]) -> bool:
@@ -153,7 +153,7 @@ def remove(file: Journal) -> list[Path]:
         return []
     kept, found, events = retention.kept(trials, file.experiment.search.metric, rules), [], []
     for trial in trials:
-        place = journal.trial_directory(file.directory, trial.number) / given.CHECKPOINTS
+        place = journal.trial_directory(file.directory, trial.number) / trial_input.CHECKPOINTS
         for name, _ in trial.checkpoints:
             if (trial.number, name) in kept or not is_name(name):
                 continue

@@ -15,7 +15,7 @@ from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.experiment import space
 from slurm_plugin.experiment.record import COMPLETED, FAILED, STOPPED, Algorithm, Metric, Search
 from slurm_plugin.experiment.searchers import asha, make
-from slurm_plugin.experiment.searchers.promoting import Operation, Promoting
+from slurm_plugin.experiment.searchers.promotion import Operation, Promoting
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.spec import documents
 

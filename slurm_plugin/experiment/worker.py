@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final, TypeVar
 
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.experiment import choice, given
+from slurm_plugin.experiment import choice, trial_input
 from slurm_plugin.experiment.choice import Task
 from slurm_plugin.experiment.claim import Claims, say
 from slurm_plugin.experiment.follow import Follower
@@ -126,10 +126,10 @@ class Worker:
     def _run(self, trial: Trial) -> tuple[int, bool]:
         """Run a trial to its end, and record that. Return the exit code, and whether this task may take another one."""
         place = self._patiently(lambda: self.claims.prepare(trial))
-        say(f"trial {trial.number} begins: {given.shown(trial.values)}; its log: {place / LOG}")
+        say(f"trial {trial.number} begins: {trial_input.shown(trial.values)}; its log: {place / LOG}")
         if trial.takes > 1:
             self._pause(HANDOVER_S)
-        plan = given.plan(self.plan, self.directory, trial)
+        plan = trial_input.plan(self.plan, self.directory, trial)
         own_checkpoints = plan.checkpoint != self.plan.checkpoint
         follower = Follower(self.claims.journal, trial, say, own_checkpoints=own_checkpoints)
         before = len(self._attempts(trial))
@@ -154,9 +154,9 @@ class Worker:
 
     def _supervise(self, trial: Trial, plan: JobPlan, place: Path, follower: Follower) -> int:
         """Run the supervisor as a child, with its output in the trial's log. Return its code, negative for a signal."""
-        words = given.command(self.command, self.experiment, trial, escaped=plan.variables)
+        words = trial_input.command(self.command, self.experiment, trial, escaped=plan.variables)
         argv = [*self.supervisor, "job", "supervise", job_plan.text(plan), "--", *words]
-        environ = given.environment(self.directory, trial, os.environ)
+        environ = trial_input.environment(self.directory, trial, os.environ)
         self._early = []
         if self.told_to_end:
             return -signal.SIGTERM

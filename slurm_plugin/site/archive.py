@@ -38,7 +38,6 @@ NODE_SIDE: Final = (
     "experiment/file/entrypoint.py",  # the runner reads which framework a Trial class is of
     "experiment/fold.py",
     "experiment/follow.py",
-    "experiment/given.py",
     "experiment/journal.py",
     "experiment/log_values.py",
     "experiment/metrics.py",
@@ -52,6 +51,7 @@ NODE_SIDE: Final = (
     "experiment/shim",
     "experiment/space.py",
     "experiment/trial.py",
+    "experiment/trial_input.py",
     "experiment/worker.py",
     "launch",
     "logs",

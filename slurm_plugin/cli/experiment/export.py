@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from slurm_plugin.errors import MissingError, SlurmPluginError, printable
 from slurm_plugin.experiment import files as experiment_files
-from slurm_plugin.experiment import given, journal, space
+from slurm_plugin.experiment import journal, space, trial_input
 from slurm_plugin.experiment.metrics import LOG
 from slurm_plugin.experiment.preview import preview
 from slurm_plugin.experiment.record import FAILED, SOURCE, Experiment, State, Trial
@@ -32,7 +32,7 @@ def of_trial(directory: Path, trial: Trial) -> dict[str, str]:
     """Return where the log and the newest checkpoint of a trial are; empty if they are missing."""
     own = journal.trial_directory(directory, trial.number)
     name = max(trial.checkpoints, key=lambda each: each[1])[0] if trial.checkpoints else ""
-    paths = {"log": own / LOG, "checkpoint": own / given.CHECKPOINTS / name}
+    paths = {"log": own / LOG, "checkpoint": own / trial_input.CHECKPOINTS / name}
     return {kind: str(path) if path.exists() and (name or kind == "log") else "" for kind, path in paths.items()}
 
 
@@ -46,11 +46,11 @@ def commands(directory: Path, experiment: Experiment, trials: Sequence[Trial]) -
 
 def _command(command: str, directory: Path, experiment: Experiment, trial: Trial) -> str:
     """Return a command for a shell. If it names no value, the variables with the values are before it."""
-    first, *rest = given.command([command], experiment, trial, escaped=False)
+    first, *rest = trial_input.command([command], experiment, trial, escaped=False)
     line = " ".join([first, *map(shlex.quote, rest)])
     if line != command or not command:
         return line if command else ""
-    values = given.environment(directory, trial, {}).items()
+    values = trial_input.environment(directory, trial, {}).items()
     return " ".join([*(f"{name}={shlex.quote(each)}" for name, each in values if name.startswith(space.HP)), line])
 
 

@@ -1,4 +1,4 @@
-"""Mirrors slurm_plugin/experiment/file/keys.py, searching.py: what is refused, with line, place and nearest word."""
+"""Mirrors slurm_plugin/experiment/file/keys.py, search_section.py: refusals with line, place and nearest word."""
 
 from pathlib import Path
 

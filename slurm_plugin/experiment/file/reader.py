@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slurm_plugin.experiment.file import job as jobs
-from slurm_plugin.experiment.file import keys, notes, searching
+from slurm_plugin.experiment.file import keys, notes, search_section
 from slurm_plugin.experiment.file import slots as machines
 from slurm_plugin.experiment.file.entrypoint import Program
 from slurm_plugin.experiment.file.entrypoint import program as read_program
@@ -45,13 +45,13 @@ def read(
     The other arguments are those of slurm_plugin.experiment.files.load. `seed` returns one for a file without.
     """
     file, wrong = documents.record(document, ExperimentFile)
-    its, of_searcher = searching.searcher(document)
+    its, of_searcher = search_section.searcher(document)
     storage, of_storage = _storage(document)
-    values = document.fields.get(searching.HYPERPARAMETERS, {})
+    values = document.fields.get(search_section.HYPERPARAMETERS, {})
     problems = [*wrong, *of_searcher, *of_storage]
     if isinstance(values, dict):
-        values = searching.with_vals(values)
-        problems += searching.space_problems(values, its.name if its else "")
+        values = search_section.with_vals(values)
+        problems += search_section.space_problems(values, its.name if its else "")
     if file is None or its is None or storage is None:
         return None, tuple(problems)
     entry, of_entry = _program(file, path.parent if program else None, needed=program)
@@ -67,7 +67,7 @@ def read(
     problems += [
         *of_entry,
         *of_slots,
-        *searching.problems(file, its, is_trial=is_trial and program),
+        *search_section.problems(file, its, is_trial=is_trial and program),
         *jobs.problems(file, storage, slots),
         *(_batch_size(values, file.resources.slots_per_trial) if is_trial and program else ()),
     ]
@@ -78,7 +78,7 @@ def read(
     if not problems:
         _, of_job = checked(Document(job), known=known)
         problems += [Problem(jobs.place(each.path), each.text) for each in of_job]
-    search = searching.search(
+    search = search_section.search(
         file, its, values, slots=file.resources.slots_per_trial, seed=min(seeds) if seeds else seed()
     )
     experiment = Experiment(
@@ -91,7 +91,7 @@ def read(
         description=file.description,
         labels=file.labels,
         notes=(
-            *searching.notes(file, its),
+            *search_section.notes(file, its),
             *notes.of_file(file, storage, slots, document, is_trial=is_trial),
             *unknown,
         ),
@@ -161,7 +161,7 @@ def _batch_size(values: Mapping[str, Any], slots: int) -> Iterator[Problem]:
     """Yield the problem of a batch that cannot be divided among the slots of a trial."""
     given = values.get(BATCH_SIZE)
     size = given.get("val") if isinstance(given, dict) else given
-    path = (searching.HYPERPARAMETERS, BATCH_SIZE)
+    path = (search_section.HYPERPARAMETERS, BATCH_SIZE)
     if given is None:
         yield Problem(path, "missing; accepted: a whole number, which a Trial class divides among its slots")
     elif not isinstance(given, dict) and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
