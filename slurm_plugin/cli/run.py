@@ -13,7 +13,7 @@ from slurm_plugin.records import job_directory, site_settings
 from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.spec import submit_config
 from slurm_plugin.spec.submit_config import SubmitConfig
-from slurm_plugin.submit import batch_spec, own_command
+from slurm_plugin.submit import batch_spec, plugin_command
 from slurm_plugin.submit import render as rendering
 from slurm_plugin.submit.batch_spec import SlurmAnswers
 from slurm_plugin.supervisor.log import say
@@ -37,7 +37,7 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
     spec, keys = specs.one(found, "JOB.yaml")
     directory = str(Path.cwd().resolve())
     spec = batch_spec.fit(spec, keys, batch_spec.given(os.environ, directory, _slurm_answers(), data), say)
-    site = rendering.Site(directory, own_command.for_scripts(config.command), root=os.geteuid() == 0)
+    site = rendering.Site(directory, plugin_command.for_scripts(config.command), root=os.geteuid() == 0)
     if (number := os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")).isdecimal():
         job_directory.keep(Path(directory), int(number), spec=data)
     return _become(rendering.script(msgspec.structs.replace(spec, workdir=None), site))

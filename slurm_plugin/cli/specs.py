@@ -15,7 +15,7 @@ from slurm_plugin.slurm import connect
 from slurm_plugin.spec import Spec, documents, load_all, submit_config
 from slurm_plugin.spec.documents import MAX_BYTES
 from slurm_plugin.spec.sbatch_flags import Known
-from slurm_plugin.submit import own_command, submission
+from slurm_plugin.submit import plugin_command, submission
 from slurm_plugin.submit import render as rendering
 from slurm_plugin.submit.wrapper import batch_script
 
@@ -50,7 +50,7 @@ def render(spec_file: str, config: Path | None, alternative: int | None, *, batc
     if batch:
         from slurm_plugin.submit import batch_spec  # noqa: PLC0415 - rarely needed
 
-        command = own_command.for_scripts("")  # the installed command: the deployed command cannot read YAML
+        command = plugin_command.for_scripts("")  # the installed command: the deployed command cannot read YAML
         click.echo(batch_spec.made(spec, data.decode(), command, spec_file), nl=False)
         return
     here, name = submission.here(site), spec_name(spec_file)

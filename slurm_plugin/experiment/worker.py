@@ -78,7 +78,7 @@ class Worker:
         """Read the experiment. `supervisor`: the words that start slurm_plugin; empty: this code's own."""
         self.directory, self.task, self.door = directory, task, door
         self.plan, self.command = job_plan.read(words[2]), tuple(words[4:])
-        self.supervisor = tuple(supervisor or site_settings.own_command())
+        self.supervisor = tuple(supervisor or site_settings.plugin_command())
         self.claims = Claims(Journal(directory, search=True), task, door)
         self.experiment = self.claims.experiment
         self.told_to_end = False  # by SIGTERM or SIGINT

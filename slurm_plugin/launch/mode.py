@@ -99,7 +99,7 @@ class Launch(NamedTuple):
     argv: tuple[str, ...]
     note: str  # contains no text of the user
 
-    def by_own_step(self, words: tuple[str, ...]) -> bool:
+    def plugin_step(self, words: tuple[str, ...]) -> bool:
         """Return whether a step of slurm_plugin starts the tasks, and not the user's own words."""
         from slurm_plugin.records import launch_record  # noqa: PLC0415 - it needs prechecks, which a render does not
 

@@ -67,7 +67,7 @@ class Saved(NamedTuple):
     told: str = ""  # lines of sh that print the variables of a task if TaskProlog cannot (pyxis)
 
     @property
-    def own_step(self) -> bool:
+    def plugin_step(self) -> bool:
         """Whether the launch is an srun that slurm_plugin built. TaskProlog then sets the variables of each task."""
         return plugin_step(self.argv, self.words)
 
@@ -85,7 +85,7 @@ class Saved(NamedTuple):
 
         Empty if a launcher on the first worker starts the command on this worker.
         """
-        if not self.own_step:
+        if not self.plugin_step:
             alone = self.argv[: len(self.inside)] == self.inside  # else a launcher starts the container
             return () if worker or not alone else self.argv[len(self.inside) :]
         rest = 1

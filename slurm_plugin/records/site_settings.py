@@ -65,7 +65,7 @@ def deployed() -> bool:
     return os.path.exists(f"{site_root()}/{ARCHIVE}")  # noqa: PTH110
 
 
-def own_command() -> list[str]:
+def plugin_command() -> list[str]:
     """Return the command that runs this code on another node: the deployed copy, or the installed package."""
     return [f"{site_root()}/bin/slurm-plugin"] if deployed() else [sys.executable, "-m", "slurm_plugin"]
 

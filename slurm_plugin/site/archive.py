@@ -59,7 +59,7 @@ NODE_SIDE: Final = (
     "records",
     "slurm",
     "submit/__init__.py",
-    "submit/own_command.py",
+    "submit/plugin_command.py",
     "submit/recovery_options.py",
     "submit/wrapper",
     "supervisor",

@@ -232,7 +232,7 @@ def _log_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]:
         return
     launch = MODES[spec.mode].launch(words, spec.shape)
     by_task = " write `launch: task`, or" if spec.mode in TASK_LAUNCH and spec.launch != "task" else ""
-    if labelled and not launch.by_own_step(words):
+    if labelled and not launch.plugin_step(words):
         text = f"found yes where no srun of ours starts the tasks, which would label their lines;{by_task} leave it out"
         yield Problem(("logs", "label"), text)
     if logs and spec.mode == "script":

@@ -19,7 +19,7 @@ from slurm_plugin.slurm import Slurm, SlurmError, Submitted
 from slurm_plugin.spec import Spec, policy_language
 from slurm_plugin.spec.key_types import HOOKS
 from slurm_plugin.spec.submit_config import SubmitConfig
-from slurm_plugin.submit import own_command, policy_verdict, render
+from slurm_plugin.submit import plugin_command, policy_verdict, render
 from slurm_plugin.submit.wrapper import batch_script
 from slurm_plugin.submit.wrapper.arguments import Given
 
@@ -260,4 +260,4 @@ def check_runtime(specs: Sequence[Spec], takes: Callable[[str], bool | None]) ->
 
 def here(config: SubmitConfig) -> render.Site:
     """Return the Site of this process. Raise MissingError if there is no `slurm-plugin` for scripts to call."""
-    return render.Site(str(Path.cwd()), own_command.for_scripts(config.command), root=os.geteuid() == 0)
+    return render.Site(str(Path.cwd()), plugin_command.for_scripts(config.command), root=os.geteuid() == 0)

@@ -240,12 +240,12 @@ class Attempts:
             stage_in.reset_notes(request.notes, self.on)
             environ = preparation.environment(reason, launched=False)
             kept.begins(preparation.record("stage_in", environ))
-            step = preparation.data_step(request, site_settings.own_command())
+            step = preparation.data_step(request, site_settings.plugin_command())
             if code := self.launcher.run(step, environ, say, checkpoints=False, look=look):
                 return "stage_in", kept.ended(code)
             stage_in.remove_notes(request.notes, self.on)
         if preparation.hooks:
-            step = preparation.hook_step(site_settings.own_command())
+            step = preparation.hook_step(site_settings.plugin_command())
             environ = preparation.environment(reason, launched=False)
             kept.begins(preparation.record("hook", environ))
             if code := self.launcher.run(step, environ, say, checkpoints=False, look=look):
@@ -278,7 +278,7 @@ class Attempts:
     def _after(self, code: int, environ: Mapping[str, str], watcher: Watcher | None) -> None:
         """Run the hooks after a program that ended by itself. They do not change its exit code."""
         launcher, until, memory = self.launcher, time.monotonic() + AFTER_S, self.launcher.out_of_memory
-        step = self.preparation.hook_step(site_settings.own_command(), after=True)
+        step = self.preparation.hook_step(site_settings.plugin_command(), after=True)
         given = {**environ, "SLURM_PLUGIN_EXIT_CODE": str(code)}
 
         def why() -> str:

@@ -70,7 +70,7 @@ def existing_worker(launch: Saved, number: int) -> int:
 def worker_environment(launch: Saved, worker: int) -> dict[str, str]:
     """Return the environment for a program beside the launch's first task on this worker."""
     environ = environment(launch, worker, os.environ)
-    return with_task_lines(environ, _task_lines(launch, environ)) if launch.own_step else environ
+    return with_task_lines(environ, _task_lines(launch, environ)) if launch.plugin_step else environ
 
 
 def step_variables(step: Mapping[str, str]) -> dict[str, str]:

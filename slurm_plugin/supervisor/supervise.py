@@ -101,7 +101,7 @@ class Supervisor:
     def _guard(self) -> list[str]:
         """Return the command that starts a guard."""
         first = os.environ.get("SLURMD_NODENAME", self.run.nodes[0])
-        words = [*site_settings.own_command(), "job", "guard", f"--first={first}"]
+        words = [*site_settings.plugin_command(), "job", "guard", f"--first={first}"]
         words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
         words += [f"--lost={self.lost_s:g}", f"--cluster={self.cluster}"]
         words += [f"--slurm-bin={self.site.get('slurm_bin', '')}"]

@@ -84,7 +84,7 @@ def _command() -> list[str]:
     The ranks run a file of that copy.
     """
     deployed = f"{site_settings.DEFAULT_ROOT}/bin/slurm-plugin"
-    ours = site_settings.own_command()
+    ours = site_settings.plugin_command()
     return ours if site_settings.deployed() or not os.access(deployed, os.X_OK) else [deployed]
 
 

@@ -38,7 +38,7 @@ class Cluster:
 
     def command(self, *words: str) -> list[str]:
         """Return the argument list of another command of slurm_plugin."""
-        return [*site_settings.own_command(), *words]
+        return [*site_settings.plugin_command(), *words]
 
     def _door(self) -> Slurm:
         door: Slurm | None = getattr(self._doors, "door", None)

@@ -15,7 +15,7 @@ from typing import Final
 from slurm_plugin.errors import MissingError, printable
 from slurm_plugin.records import features
 from slurm_plugin.records.features import Problem
-from slurm_plugin.submit import own_command
+from slurm_plugin.submit import plugin_command
 from slurm_plugin.submit.wrapper import batch_script, build
 from slurm_plugin.submit.wrapper.arguments import Given
 from slurm_plugin.submit.wrapper.build import RefusedError, Submission
@@ -49,7 +49,7 @@ def make(given: Given, script: bytes, name: str, site: Mapping[str, str], comman
     if heterogeneous or problems:
         return _said(shown, [Problem(lines[0].number, _HETEROGENEOUS)]) if lines else None
     try:
-        return build.build(found, asked._replace(of_site=not lines), script, name, own_command.for_scripts(command))
+        return build.build(found, asked._replace(of_site=not lines), script, name, plugin_command.for_scripts(command))
     except RefusedError as error:
         if lines and site:  # perhaps only a feature of the site contradicts
             return make(given, script, name, {}, command)

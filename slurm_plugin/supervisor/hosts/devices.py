@@ -53,7 +53,7 @@ def ask(allocation: Allocation, environ: Mapping[str, str]) -> list[str]:
     if names == (environ.get("SLURMD_NODENAME"),):
         return [own_line(names[0], environ, alone=True)]
     said = steps.one_task_a_node(
-        [*site_settings.own_command(), "hosts", "devices"], names, "", DEADLINE_S, groups=groups(environ)
+        [*site_settings.plugin_command(), "hosts", "devices"], names, "", DEADLINE_S, groups=groups(environ)
     )
     lines = [
         line for line in said.out.splitlines() if line.partition(" ")[0] in known

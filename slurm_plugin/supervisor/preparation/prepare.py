@@ -82,13 +82,13 @@ class Preparation:
             with suppress(OSError):  # tee reports it, and the program goes on
                 os.makedirs(plan.logs, exist_ok=True)  # noqa: PTH103
         self.container = container_step.made(plan, environ, task_prolog, copies)
-        self.own_step = self._own_step()
-        script = self.mode.task_script(self.place) if self.own_step else None
+        self.plugin_step = self._starts_plugin_step()
+        script = self.mode.task_script(self.place) if self.plugin_step else None
         if self.container:
             names = dict.fromkeys((*self.container.env, *above, *self.mode.variables(self.place)))
             told = (script or "") if self.container.runtime == PYXIS else ""
             self.container = self.container._replace(env=tuple(names), told=told)
-        self.by_prolog = self.own_step and not (self.container and self.container.runtime == PYXIS)
+        self.by_prolog = self.plugin_step and not (self.container and self.container.runtime == PYXIS)
         self.task_script = script if self.by_prolog else None
         ours = site_settings.deployed() and task_prolog().startswith(f"{site_settings.site_root()}/")
         needed = self.by_prolog and self.asks and not ours
@@ -113,9 +113,9 @@ class Preparation:
         )
         return place._replace(port=free_port(self.run.job_id, self.run.attempt, self.mode.ports(place), is_free))
 
-    def _own_step(self) -> bool:
+    def _starts_plugin_step(self) -> bool:
         """Return whether slurm_plugin's own srun starts the tasks. Any other launcher sets the ranks of its tasks."""
-        return self.launch(self.environ).by_own_step(self.words)
+        return self.launch(self.environ).plugin_step(self.words)
 
     @property
     def slots(self) -> list[int]:
@@ -257,14 +257,14 @@ class Preparation:
             grace=self.plan.grace_s > 0,
         )
         made = self.mode.launch(self.words, shape)
-        if not made.by_own_step(self.words):
+        if not made.plugin_step(self.words):
             return made
         label = ("--label",) if self.plan.label else ()
         return made._replace(argv=(made.argv[0], *label, *made.argv[1:]))
 
     def record(self, phase: Phase, environ: Mapping[str, str]) -> Saved:
         """Return the record of a launch with this environment, or of a phase before the launch."""
-        ranks = self.own_step and self.plan.launch == "task"
+        ranks = self.plugin_step and self.plan.launch == "task"
         tasks = [host.slots if ranks else 1 for host in self.run.allocation.hosts]
         container = self.container
         return Saved(
@@ -281,7 +281,7 @@ class Preparation:
             words=self.words,
             argv=self.launch(environ).argv,
             environ=launch_record.of_the_job(environ),
-            slurm_plugin=tuple(site_settings.own_command()),
+            slurm_plugin=tuple(site_settings.plugin_command()),
             run_directory=self.site["run_directory"],
             node_directory=self.node_directory,
             inside=container.inside(()) if container else (),
@@ -310,7 +310,7 @@ class Preparation:
             ours["SLURM_PLUGIN_DATA"] = stage_in.variable(request.directory, request.run)
         theirs = (name for name in _FILES if f"/{job_directory.OURS}/" in self.environ.get(name, ""))
         given = without(self.environ, *self.mode.removed, *_ANOTHER_JOBS, *theirs)
-        if self.own_step or not launched:  # the options of these steps say what they need
+        if self.plugin_step or not launched:  # the options of these steps say what they need
             given = without(own_variables(given), *steps.DEVICES, *(steps.MEMORY if launched else ()))
         environ = {**self._counted(), **self.mode.defaults(self.place), **given}
         environ |= {**self.mode.variables(self.place), **ours}
@@ -325,7 +325,7 @@ class Preparation:
             return environ
         if self.hooks and not self.by_prolog:  # otherwise TaskProlog applies them on each node
             environ = prestart.apply(environ, self._changes())
-        if self.asks and (self.by_prolog or not self.own_step):
+        if self.asks and (self.by_prolog or not self.plugin_step):
             environ["SLURM_PLUGIN_LAUNCH"] = self.node_directory
         if self.own_prolog:
             environ["SLURM_TASK_PROLOG"] = str(self.own_prolog)  # as srun's --task-prolog, for all groups

@@ -128,7 +128,7 @@ class Recording:
     def __enter__(self) -> None:
         ends = os.pipe() if self._moves else ()
         orders = self._orders._replace(slow=ends[1] if ends else -1)
-        argv = [*site_settings.own_command(), "job", "record", json.dumps(orders._asdict())]
+        argv = [*site_settings.plugin_command(), "job", "record", json.dumps(orders._asdict())]
         environ = {**os.environ, **processes.SPARED}
         try:
             self._process = subprocess.Popen(

@@ -49,7 +49,7 @@ def _started(
         plan = plan._replace(share_access=most)
         if most == requests.NONE:
             return None
-    command = [*site_settings.own_command(), *words(plan, run, directory, cluster)]
+    command = [*site_settings.plugin_command(), *words(plan, run, directory, cluster)]
     try:
         return subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **SPARED}, start_new_session=True)
     except OSError as error:

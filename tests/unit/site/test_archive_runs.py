@@ -78,7 +78,7 @@ from slurm_plugin.slurm import process
 import subprocess
 words = [{SYSTEM!r}, "-I", *process.standalone_words(pyslurm_process)]
 said = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True)
-print(child.output.decode(), site_settings.own_command(), said.stdout[8:], said.stderr)
+print(child.output.decode(), site_settings.plugin_command(), said.stdout[8:], said.stderr)
 """
     said = ran(site, f"exec({code!r})")
     assert said.startswith(f"prechecks.measure.growth ['{site}/bin/slurm-plugin'] ")

@@ -15,7 +15,7 @@ from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.slurm import Job, SlurmError, Submitted
 from slurm_plugin.spec import load
 from slurm_plugin.spec.submit_config import StageIn
-from slurm_plugin.submit import own_command, submission
+from slurm_plugin.submit import plugin_command, submission
 from slurm_plugin.submit.render import Site, script
 from tests import fakes
 from tests.fake_slurm import FakeSlurm
@@ -179,14 +179,14 @@ def test_a_script_calls_the_deployed_command_where_there_is_one(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(MissingError, match="deploy it with: slurm-plugin site install --apply"):
-        own_command.for_scripts(str(deployed))
+        plugin_command.for_scripts(str(deployed))
     running = tmp_path / "bin" / "slurm-plugin"
     running.parent.mkdir()
     running.touch()
     monkeypatch.setattr(sys, "argv", [str(running)])
-    assert own_command.for_scripts(str(deployed)) == str(running)
+    assert plugin_command.for_scripts(str(deployed)) == str(running)
     deployed.touch()
-    assert own_command.for_scripts(str(deployed)) == str(deployed)
+    assert plugin_command.for_scripts(str(deployed)) == str(deployed)
 
 
 def shared(*, group: str = "team", access: str = "read-only") -> bytes:

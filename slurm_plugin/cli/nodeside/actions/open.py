@@ -18,7 +18,7 @@ from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, prin
 from slurm_plugin.records import opened
 from slurm_plugin.records.opened import CODE, SHELL, TENSORBOARD, WHAT, Opened
 from slurm_plugin.slurm import steps
-from slurm_plugin.submit import own_command
+from slurm_plugin.submit import plugin_command
 from slurm_plugin.supervisor.opening import server
 from slurm_plugin.views import opened as view
 
@@ -106,7 +106,7 @@ def _way(found: Worker, login: str) -> view.Way:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         user = str(os.geteuid())
-    return view.Way(found.launch.job, found.number, found.node, user, here, own_command.for_scripts(""))
+    return view.Way(found.launch.job, found.number, found.node, user, here, plugin_command.for_scripts(""))
 
 
 def _started(found: Worker, what: str, shows: tuple[str, ...]) -> Opened:

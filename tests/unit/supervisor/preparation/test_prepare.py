@@ -158,7 +158,7 @@ def test_a_whole_script_is_started_as_it_is_in_every_mode_that_it_may_have(
     hooked(place)
     found = prepare(plan("/x/slurm_script.0 train.py", mode=mode, slots=4, checkpoint="ck", mark="mark"))
     assert found.launch({}).argv == found.words == ("/x/slurm_script.0", "train.py")
-    assert (found.hooks, found.own_step, found.task_script, found.tells) == ((), False, None, False)
+    assert (found.hooks, found.plugin_step, found.task_script, found.tells) == ((), False, None, False)
     environ = found.environment("", launched=True)
     assert environ["SLURM_PLUGIN_CHECKPOINT"] == str(place / "ck")
     assert "RANK" not in environ

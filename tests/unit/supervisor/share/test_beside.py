@@ -92,7 +92,7 @@ def test_it_ends_with_the_run(directory: Path, capfd: pytest.CaptureFixture[str]
 
 def test_it_ends_with_its_supervisor(directory: Path) -> None:
     """A supervisor that is killed leaves nothing behind: the pipe to the process ends."""
-    words = [*beside.site_settings.own_command(), *beside.words(plan(**GIVEN), RUN, directory, "ours")]
+    words = [*beside.site_settings.plugin_command(), *beside.words(plan(**GIVEN), RUN, directory, "ours")]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
         until((directory / requests.DIRECTORY).exists, "the directory of requests")
     assert process.returncode == 0
