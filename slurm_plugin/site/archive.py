@@ -72,7 +72,7 @@ NODE_SIDE: Final = (
     "views/log.py",
     "views/node_history.py",
     "views/nodes.py",
-    "views/opened.py",
+    "views/open_program.py",
     "views/reasons.py",
     "views/states.py",
     "views/why.py",

@@ -15,15 +15,15 @@ from typing import Any
 
 from hostfiles import HostfileError
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.records import job_plan, opened
+from slurm_plugin.records import job_plan, open_program
 from slurm_plugin.records.job_plan import ACCESS
 from slurm_plugin.supervisor import log
 
 PEOPLES = {  # verbs in a step that a person has started, not the supervisor
     "enter": "slurm_plugin.supervisor.enter",
-    "open": "slurm_plugin.supervisor.opening.server",
-    "carry": "slurm_plugin.supervisor.opening.ssh",
-    "relay": "slurm_plugin.supervisor.opening.relay",
+    "open": "slurm_plugin.supervisor.sessions.server",
+    "carry": "slurm_plugin.supervisor.sessions.ssh",
+    "relay": "slurm_plugin.supervisor.sessions.relay",
 }
 HEARD_S = 0.5  # after one task fails, srun ends all tasks and may lose the last lines of this task
 
@@ -160,12 +160,12 @@ def _parser() -> argparse.ArgumentParser:
     enter = verbs.add_parser("enter", help="run on one node by slurm-plugin shell: a shell as the launch was there")
     enter.add_argument("--session", action="store_true", help="of ssh: run the command that the client has sent")
     begin = verbs.add_parser("open", help="run on one node by slurm-plugin open: a program on a UNIX socket")
-    begin.add_argument("what", choices=opened.PROGRAMS)
+    begin.add_argument("what", choices=open_program.PROGRAMS)
     begin.add_argument("shows", nargs="*", metavar="[NAME=]DIR", help="the log directories of tensorboard")
     carry = verbs.add_parser("carry", help="run on one node by slurm-plugin open: an ssh server on stdin and stdout")
     carry.add_argument("--probe", action="store_true", help="only say whether the node has one")
     relay = verbs.add_parser("relay", help="run on one node by slurm-plugin open: carry connections to a socket")
-    relay.add_argument("what", choices=opened.PROGRAMS)
+    relay.add_argument("what", choices=open_program.PROGRAMS)
     for each in (enter, begin, carry, relay):
         each.add_argument("--directory", required=True, help="the job's own")
         each.add_argument("--worker", type=int, required=True, metavar="N", help="which of its nodes, from 0")

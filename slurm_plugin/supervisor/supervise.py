@@ -28,7 +28,7 @@ from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.preparation import lifecycle
 from slurm_plugin.supervisor.run import Run
-from slurm_plugin.supervisor.share.beside import shared
+from slurm_plugin.supervisor.share.process import share_process
 
 # The settings for a launch if the site's settings cannot be read.
 UNCHECKED: Mapping[str, Any] = {
@@ -65,7 +65,7 @@ def main(plan: JobPlan, default_settings: Callable[[], Mapping[str, Any]]) -> in
         if plan.plain and not run.restart:
             log.keep_apart(job_directory.directory(Path.cwd(), run.job_id))
         supervisor = Supervisor(Surroundings(plan, site, door, environ, launcher), run)
-        with shared(plan, site, run, supervisor.files, supervisor.cluster):
+        with share_process(plan, site, run, supervisor.files, supervisor.cluster):
             action = supervisor.supervise()
     return supervisor.act(action)
 

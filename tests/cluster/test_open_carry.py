@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from slurm_plugin.supervisor.opening import relay
+from slurm_plugin.supervisor.sessions import relay
 from tests.cluster.jobs import ALICE_UID, Job, submit, workdir
 from tests.waiting import until
 

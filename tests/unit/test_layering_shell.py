@@ -147,11 +147,11 @@ def test_who_starts_processes(sources: Sources) -> None:
     and what a user opens on a worker (its relay starts nothing).
     """
     found = {name for name, tree in sources if imports(tree) & STARTERS and not name.startswith("sandbox/")}
-    names = ("launcher", "prestart", "guard/client", "guard/processes", "fabric", "recording/client", "share/beside")
+    names = ("launcher", "prestart", "guard/client", "guard/processes", "fabric", "recording/client", "share/process")
     job = {f"supervisor/{name}.py" for name in names}
     trial = {"experiment/worker.py", "experiment/log_values.py"}
     by_hand = {"cli/nodeside/check.py", "cli/nodeside/pager.py", "cli/top/output.py"}
-    opened = {f"supervisor/opening/{name}.py" for name in ("relay", "server", "ssh")}
+    opened = {f"supervisor/sessions/{name}.py" for name in ("relay", "server", "ssh")}
     assert found == {"slurm/process.py", "slurm/steps.py", "slurm/library.py", *trial, *by_hand, *job, *opened}
 
 
@@ -186,7 +186,7 @@ def test_who_calls_os_to_start_something(sources: Sources) -> None:
         "node/long_program.py": {"posix_spawn"},  # the site's own test of a node, and a reset of its GPUs
         "records/notify.py": {"posix_spawn"},  # the site's own command
         "supervisor/enter.py": {"execve"},  # the user's shell on a worker
-        "supervisor/opening/ssh.py": {"execve"},  # sshd
+        "supervisor/sessions/ssh.py": {"execve"},  # sshd
         "supervisor/script.py": {"execv"},  # the user's script, if no file can be written to its directory
         "slurm/steps.py": {"execve"},  # the srun of a user's shell
         "cli/run.py": {"execve"},  # a spec that is a batch script, in its job

@@ -17,7 +17,7 @@ SHORT_BUT_SEPARATE = {
     "slurm_plugin.launch.horovod": "a mode, loaded by its name",
     "slurm_plugin.launch.openmpi": "a mode, loaded by its name",
     "slurm_plugin.node.burn_in": "one of the two uses of long_program, beside repair",
-    "slurm_plugin.supervisor.share.beside": "what it starts, a process of its own, loads more than a supervisor needs",
+    "slurm_plugin.supervisor.share.process": "what it starts, a process of its own, loads more than a supervisor needs",
     "slurm_plugin.templates.tracing": "jinja2.ext, which it needs, costs 10 ms: only `render --explain` loads it",
 }
 MAY_BE_LARGE = {"prechecks/checks", "slurm_plugin/records"}  # one file a check, one file a record

@@ -33,7 +33,7 @@ FIRST_BYTES, LAST_BYTES = 1 << 20, 32 << 20  # that are read of the metrics of a
 REPORT_FILE: Final = "report.html"  # in the experiment's directory
 
 
-class Opened(NamedTuple):
+class OpenExperiment(NamedTuple):
     """An experiment, and a reader of its journal."""
 
     directory: Path
@@ -49,13 +49,13 @@ class Opened(NamedTuple):
         return journal.trial_directory(self.directory, number)
 
 
-def _opened(word: str) -> Opened:
+def _open(word: str) -> OpenExperiment:
     """Find an experiment. Raise SlurmPluginError if it does not exist."""
     directory = register.find(word)
-    return Opened(directory, journal.Journal(directory))
+    return OpenExperiment(directory, journal.Journal(directory))
 
 
-def _trial(found: Opened, number: int) -> Trial:
+def _trial(found: OpenExperiment, number: int) -> Trial:
     """Return a trial. Raise SlurmPluginError for an unknown one."""
     trials = found.journal.read().trials
     if not (trial := next((each for each in trials if each.number == number), None)):
@@ -74,7 +74,7 @@ def _json(form: object) -> str:
 
 def _status(options: Namespace) -> int:
     """Show how an experiment is doing, once or until it is over. Return 1 if all of its trials failed."""
-    found = _opened(options.experiment)
+    found = _open(options.experiment)
     watched = options.watch and sys.stdout.isatty() and not options.json
     while True:
         state, now = found.journal.read(), time.time()
@@ -92,7 +92,7 @@ def _status(options: Namespace) -> int:
 
 def _trials(options: Namespace) -> int:
     """Print the trials as a table."""
-    found = _opened(options.experiment)
+    found = _open(options.experiment)
     state, now = found.journal.read(), time.time()
     states = (options.state,) if options.state else ()
     some = text.chosen(found.experiment, state, now, sort=options.sort, states=states, limit=options.limit)
@@ -107,7 +107,7 @@ def _trials(options: Namespace) -> int:
 
 def _best(options: Namespace) -> int:
     """Print the best trials. Return 1 if no trial has a value."""
-    found = _opened(options.experiment)
+    found = _open(options.experiment)
     state, now = found.journal.read(), time.time()
     metric = found.experiment.search.metric
     some = [
@@ -131,7 +131,7 @@ def _metrics(options: Namespace) -> int:
     """Print what a trial has reported. Return 1 if it has reported nothing."""
     if options.json and options.csv:
         raise UsageError("found --json and --csv; accepted: one of them")
-    found = _opened(options.experiment)
+    found = _open(options.experiment)
     trial = _trial(found, options.trial)
     known, metric = _series(found, trial.number), found.experiment.search.metric.name
     if options.name:
@@ -153,7 +153,7 @@ def _metrics(options: Namespace) -> int:
     return 0 if known else 1
 
 
-def _series(found: Opened, number: int) -> Series:
+def _series(found: OpenExperiment, number: int) -> Series:
     """Return the metrics of a trial: those that its program wrote, else those that its worker read from the log."""
     own, search = found.trial(number), found.experiment.search
     known = series.read(lines(own / METRICS), search.unit)
@@ -172,7 +172,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 def _logs(options: Namespace) -> int:
     """Show the log of a trial as `slurm-plugin logs` shows that of a job."""
-    found = _opened(options.experiment)
+    found = _open(options.experiment)
     trial = _trial(found, options.trial)
     path = found.trial(trial.number) / LOG
     if not path.exists() and not options.follow:
@@ -197,7 +197,7 @@ def _export(options: Namespace) -> int:
     """Write all trials for other programs."""
     if sum(map(bool, (options.csv, options.json, options.tensorboard))) > 1:
         raise UsageError("found more than one of --csv, --json and --tensorboard; accepted: one of them")
-    found = _opened(options.experiment)
+    found = _open(options.experiment)
     state, now = found.journal.read(), time.time()
     if options.tensorboard:
         if options.output:
@@ -219,7 +219,7 @@ def _export(options: Namespace) -> int:
 
 def _report(options: Namespace) -> int:
     """Write the page of an experiment."""
-    found = _opened(options.experiment)
+    found = _open(options.experiment)
     state = found.journal.read()
     path = options.output or found.directory / REPORT_FILE
     place = None if path == output_file.STDOUT else path

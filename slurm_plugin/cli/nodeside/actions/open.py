@@ -15,12 +15,12 @@ from slurm_plugin.cli.nodeside.actions import control, tensorboard_source
 from slurm_plugin.cli.nodeside.actions.control import Worker
 from slurm_plugin.cli.nodeside.job_lookup import A_JOB
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, printable
-from slurm_plugin.records import opened
-from slurm_plugin.records.opened import CODE, SHELL, TENSORBOARD, WHAT, Opened
+from slurm_plugin.records import open_program
+from slurm_plugin.records.open_program import CODE, SHELL, TENSORBOARD, WHAT, OpenProgram
 from slurm_plugin.slurm import steps
 from slurm_plugin.submit import plugin_command
-from slurm_plugin.supervisor.opening import server
-from slurm_plugin.views import opened as view
+from slurm_plugin.supervisor.sessions import server
+from slurm_plugin.views import open_program as view
 
 START_S: Final = server.START_S + 60.0  # includes the start of the step
 PROBE_S: Final = 60.0
@@ -109,9 +109,9 @@ def _way(found: Worker, login: str) -> view.Way:
     return view.Way(found.launch.job, found.number, found.node, user, here, plugin_command.for_scripts(""))
 
 
-def _started(found: Worker, what: str, shows: tuple[str, ...]) -> Opened:
+def _started(found: Worker, what: str, shows: tuple[str, ...]) -> OpenProgram:
     """Return the answer of a program that now runs on the worker. Otherwise raise NotOpenedError with its output."""
-    answer, text = steps.in_background(found.step("open", what, *shows), opened.find, START_S)
+    answer, text = steps.in_background(found.step("open", what, *shows), open_program.find, START_S)
     if answer is None:
         raise NotOpenedError(_said(text) or f"{what} did not answer in {START_S:g} s\n  try it again")
     return answer
@@ -132,7 +132,7 @@ def _probe(found: Worker) -> None:
 
 
 def _probed(text: str) -> bool | None:
-    return True if opened.HAS_SSH in text.split() else None
+    return True if open_program.HAS_SSH in text.split() else None
 
 
 def relay_socket(job_id: int, what: str) -> str:
@@ -150,7 +150,7 @@ def _carry(found: Worker, what: str) -> int:
     options = ("--quiet", "--unbuffered")  # srun buffers lines, and ssh sends bytes
     if what == CODE:
         steps.become(found.step("carry", options=options))
-    from slurm_plugin.supervisor.opening import relay  # noqa: PLC0415 - asyncio is slow to import
+    from slurm_plugin.supervisor.sessions import relay  # noqa: PLC0415 - asyncio is slow to import
 
     return relay.serve(Path(relay_socket(found.launch.job, what)), found.step("relay", what, options=options))
 

@@ -10,8 +10,8 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli import open_new
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.records import job_directory, launch_record, opened
-from slurm_plugin.records.opened import Opened
+from slurm_plugin.records import job_directory, launch_record, open_program
+from slurm_plugin.records.open_program import OpenProgram
 from slurm_plugin.slurm import steps
 from tests.fakes import FakeSlurm, job
 from tests.unit.supervisor.test_enter import LAUNCH
@@ -68,7 +68,7 @@ def runs(door: FakeSlurm, workdir: Path, number: int = 7, *, state: str = "RUNNI
 
 def answers(what: str = "jupyter", *shows: str) -> str:
     """Return what a step prints when the program answers."""
-    return f"{Opened(what, 'n1', f'{LINK}/{what}.sock', '/?token=x', '7.3', shows).line}\n"
+    return f"{OpenProgram(what, 'n1', f'{LINK}/{what}.sock', '/?token=x', '7.3', shows).line}\n"
 
 
 def asked(argv: list[str]) -> list[str]:
@@ -121,7 +121,7 @@ def test_shell_code_and_the_carrier(
     words = ["slurm-plugin", "job", "carry", f"--directory={own}", "--worker=1"]
     quick = ("--quiet", "--unbuffered")
     assert carrier.value.args[0] == steps.beside(words, 7, "n2", terminal=False, options=quick)
-    step.prints = f"{opened.HAS_SSH}\n"
+    step.prints = f"{open_program.HAS_SSH}\n"
     assert main(["open", "7", "code"]) == 0
     assert "  Host job-7-worker-0\n" in capsys.readouterr().out
 

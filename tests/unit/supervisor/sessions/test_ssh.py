@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records import opened
-from slurm_plugin.supervisor.opening import ssh
-from tests.unit.supervisor.opening.test_server import ENVIRON, prepared
+from slurm_plugin.records import open_program
+from slurm_plugin.supervisor.sessions import ssh
+from tests.unit.supervisor.sessions.test_server import ENVIRON, prepared
 
 SESSION = ("/opt/x", "job", "enter", "--directory=/a b", "--worker=0", "--session")
 
@@ -66,7 +66,7 @@ def test_it_becomes_the_server(tmp_path: Path) -> None:
         assert "SetEnv CUDA_VISIBLE_DEVICES=1\n" in text
     assert keys[0] == keys[1]
     probe = subprocess.run([*argv, "--probe"], env=ENVIRON, capture_output=True, text=True, check=False, cwd="/")
-    assert (probe.returncode, probe.stdout) == (0, f"{opened.HAS_SSH}\n")
+    assert (probe.returncode, probe.stdout) == (0, f"{open_program.HAS_SSH}\n")
 
 
 @pytest.mark.skipif(bool(shutil.which("sshd", path=ssh.PLACES)), reason="this machine has an sshd")

@@ -20,10 +20,10 @@ from typing import IO, Final
 
 from prechecks import files
 from slurm_plugin.errors import MissingError, SlurmPluginError, printable
-from slurm_plugin.records import launch_record, node_directory, opened
-from slurm_plugin.records.opened import Opened
+from slurm_plugin.records import launch_record, node_directory, open_program
+from slurm_plugin.records.open_program import OpenProgram
 from slurm_plugin.supervisor import enter
-from slurm_plugin.supervisor.opening import programs, ssh
+from slurm_plugin.supervisor.sessions import programs, ssh
 
 START_S: Final = 180.0  # Jupyter reads thousands of files, perhaps from a busy file server
 POLL_S: Final = 0.1
@@ -60,7 +60,7 @@ def main(options: argparse.Namespace) -> int:
     environ |= made.variables
     if launch.inside:
         environ[_BIND] = ",".join(filter(None, (environ.get(_BIND, ""), folder)))
-    found = Opened(
+    found = OpenProgram(
         options.what,
         launch.nodes[worker],
         programs.socket_path(folder, options.what),
@@ -83,10 +83,10 @@ def _locked(lock: int) -> bool:
     return True
 
 
-def _of_another(answer: str, shows: tuple[str, ...], ended: Callable[[], bool]) -> Opened:
+def _of_another(answer: str, shows: tuple[str, ...], ended: Callable[[], bool]) -> OpenProgram:
     """Return the answer of the process that has the lock, once it is there. Raise NotOpenedError without one."""
     end = time.monotonic() + START_S
-    while not (found := opened.read(answer)):
+    while not (found := open_program.read(answer)):
         if ended() or time.monotonic() > end:
             raise NotOpenedError("another call has just tried to open it, without success\n  try it again")
         time.sleep(POLL_S)
@@ -111,7 +111,7 @@ def _write(folder: str, made: programs.Program) -> None:
     Path(folder, programs.RUNTIME).mkdir(exist_ok=True)
 
 
-def _start(words: list[str], environ: Mapping[str, str], cwd: str, found: Opened) -> "subprocess.Popen[bytes]":
+def _start(words: list[str], environ: Mapping[str, str], cwd: str, found: OpenProgram) -> "subprocess.Popen[bytes]":
     with suppress(FileNotFoundError):
         Path(found.socket).unlink()
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
@@ -121,7 +121,7 @@ def _start(words: list[str], environ: Mapping[str, str], cwd: str, found: Opened
         raise MissingError(f"{words[0]}: {error.strerror} on {found.node}") from error
 
 
-def _serve(process: "subprocess.Popen[bytes]", found: Opened, answer: str, missing: str) -> int:
+def _serve(process: "subprocess.Popen[bytes]", found: OpenProgram, answer: str, missing: str) -> int:
     """Wait for the program's end. Raise NotOpenedError or MissingError if it does not answer."""
     last = deque[str](maxlen=MOST_LINES)
     assert process.stdout  # noqa: S101 - it is a pipe
@@ -145,7 +145,7 @@ def _serve(process: "subprocess.Popen[bytes]", found: Opened, answer: str, missi
                 Path(path).unlink()
 
 
-def _print(found: Opened) -> int:
+def _print(found: OpenProgram) -> int:
     print(found.line, flush=True)
     return 0
 
@@ -167,7 +167,7 @@ def _answers(path: str) -> bool:
     return True
 
 
-def _failure(code: int | None, found: Opened, last: "deque[str]", missing: str) -> SlurmPluginError:
+def _failure(code: int | None, found: OpenProgram, last: "deque[str]", missing: str) -> SlurmPluginError:
     said = "".join(f"\n  {line}" for line in last)
     if code == programs.NOT_FOUND:
         return MissingError(f"{found.program} cannot be started on {found.node}{said}\n  {missing}")

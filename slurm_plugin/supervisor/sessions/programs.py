@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records.opened import JUPYTER, TENSORBOARD
+from slurm_plugin.records.open_program import JUPYTER, TENSORBOARD
 
 NOT_FOUND: Final = 127  # the exit code of a shell that found no program
 LONGEST_SOCKET: Final = 107  # bytes of a socket's path (unix(7))

@@ -19,7 +19,7 @@ HAS_SSH: Final = "slurm_plugin-ssh"  # printed by a node that has an ssh server
 _MARK: Final = "slurm_plugin-opened "  # begins the line
 
 
-class Opened(NamedTuple):
+class OpenProgram(NamedTuple):
     """A program that answers on its socket."""
 
     program: str
@@ -36,7 +36,7 @@ class Opened(NamedTuple):
         return f"{_MARK}{json.dumps({'v': VERSION, **self._asdict()})}"
 
 
-def find(text: str) -> Opened | None:
+def find(text: str) -> OpenProgram | None:
     """Return the answer in the output of a step; None without a complete and valid line."""
     for line in text.splitlines(keepends=True):
         if line.startswith(_MARK) and line.endswith("\n"):
@@ -47,18 +47,18 @@ def find(text: str) -> Opened | None:
     return None
 
 
-def read(path: str) -> Opened | None:
+def read(path: str) -> OpenProgram | None:
     """Return the answer in a file of this user; None if the file has no answer."""
     text = job_directory.read(Path(path), os.geteuid())
     return find(text) if text else None
 
 
-def _made(found: Any) -> Opened | None:
+def _made(found: Any) -> OpenProgram | None:
     """Return the record; None for JSON of another form."""
-    if not isinstance(found, dict) or found.pop("v", None) != VERSION or set(found) != set(Opened._fields):
+    if not isinstance(found, dict) or found.pop("v", None) != VERSION or set(found) != set(OpenProgram._fields):
         return None
     shows = found["shows"]
     texts = all(isinstance(found[name], str) for name in ("program", "node", "socket", "address", "step"))
     if not texts or not isinstance(shows, list) or not all(isinstance(each, str) for each in shows):
         return None
-    return Opened(**{**found, "shows": tuple(shows), "ssh": found["ssh"] is True})
+    return OpenProgram(**{**found, "shows": tuple(shows), "ssh": found["ssh"] is True})

@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import launch_record, node_directory
 from slurm_plugin.slurm import steps
-from slurm_plugin.supervisor.opening import programs
+from slurm_plugin.supervisor.sessions import programs
 
 WINDOW: Final = 1 << 18  # bytes that one side of a connection sends before the other side has passed them on
 CHUNK: Final = 1 << 14

@@ -21,7 +21,7 @@ from typing import Final
 
 from prechecks import files
 from slurm_plugin.errors import MissingError, UsageError
-from slurm_plugin.records import launch_record, node_directory, opened
+from slurm_plugin.records import launch_record, node_directory, open_program
 from slurm_plugin.supervisor import enter
 from slurm_plugin.supervisor.guard import processes
 
@@ -50,7 +50,7 @@ def main(options: argparse.Namespace) -> int:
             "  an admin installs it there with the package openssh-server; or have one on the PATH of the job"
         )
     if options.probe:
-        print(opened.HAS_SSH, flush=True)
+        print(open_program.HAS_SSH, flush=True)
         return 0
     folder = node_directory.user_folder(launch.run_directory, launch.node_directory)
     _make_key(f"{folder}/{KEY}")

@@ -17,7 +17,7 @@ END_S: Final = 5.0  # the last look may wait for a file server
 
 
 @contextmanager
-def shared(plan: JobPlan, site: Mapping[str, Any], run: Run, directory: Path, cluster: str) -> Iterator[None]:
+def share_process(plan: JobPlan, site: Mapping[str, Any], run: Run, directory: Path, cluster: str) -> Iterator[None]:
     """Share the job as its plan says and its site allows. Without `share` in the plan start nothing."""
     process = _started(plan, site, run, directory, cluster) if plan.share_access else None
     try:

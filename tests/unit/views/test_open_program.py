@@ -1,12 +1,12 @@
 """What `slurm-plugin open` prints."""
 
-from slurm_plugin.records.opened import Opened
-from slurm_plugin.views import opened as view
-from slurm_plugin.views.opened import Way
+from slurm_plugin.records.open_program import OpenProgram
+from slurm_plugin.views import open_program as view
+from slurm_plugin.views.open_program import Way
 
 WAY = Way(17, 1, "n2", "alice", "login.example.org", "/opt/slurm-plugin")
-JUPYTER = Opened("jupyter", "n2", "/run/slurm_plugin/jobs/17.0.0/user/jupyter.sock", "/?token=0123abcd", "17.3")
-BOARD = Opened("tensorboard", "n2", "/run/t.sock", "/", "17.4", ("a=/w/a", "b=/w/b"), ssh=False)
+JUPYTER = OpenProgram("jupyter", "n2", "/run/slurm_plugin/jobs/17.0.0/user/jupyter.sock", "/?token=0123abcd", "17.3")
+BOARD = OpenProgram("tensorboard", "n2", "/run/t.sock", "/", "17.4", ("a=/w/a", "b=/w/b"), ssh=False)
 
 
 def test_jupyter() -> None:

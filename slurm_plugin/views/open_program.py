@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.records.opened import CODE, Opened
+from slurm_plugin.records.open_program import CODE, OpenProgram
 
 NAMES: Final = {"jupyter": "Jupyter", "tensorboard": "TensorBoard"}
 PORTS: Final = {"jupyter": 8888, "tensorboard": 6006}  # on the user's own machine
@@ -42,7 +42,7 @@ class Way(NamedTuple):
         return self.carry(CODE).replace("%", "%%")
 
 
-def ssh_line(way: Way, found: Opened, port: int, relay: str) -> str:
+def ssh_line(way: Way, found: OpenProgram, port: int, relay: str) -> str:
     """Return the command that forwards a port of the user's own machine. `relay`: the socket on the login node.
 
     A node without an ssh server needs the relay: a socket on the login node, which `--carry` serves.
@@ -54,12 +54,12 @@ def ssh_line(way: Way, found: Opened, port: int, relay: str) -> str:
     return f'ssh -N -L {port}:{found.socket} {trust} -o "ProxyCommand={way.proxy_command}" {way.user}@{way.host}'
 
 
-def url(found: Opened, port: int) -> str:
+def url(found: OpenProgram, port: int) -> str:
     """Return the address for the browser of the user's own machine."""
     return f"http://localhost:{port}{found.address}"
 
 
-def lines(way: Way, found: Opened, port: int, relay: str) -> list[str]:
+def lines(way: Way, found: OpenProgram, port: int, relay: str) -> list[str]:
     """Return the text about an open program."""
     shows = ", ".join(each.partition("=")[2] for each in found.shows)
     return [
@@ -72,7 +72,7 @@ def lines(way: Way, found: Opened, port: int, relay: str) -> list[str]:
     ]
 
 
-def form(way: Way, found: Opened, port: int, relay: str) -> dict[str, Any]:
+def form(way: Way, found: OpenProgram, port: int, relay: str) -> dict[str, Any]:
     """Return the same as an object for `--json`."""
     return {
         "v": 1,

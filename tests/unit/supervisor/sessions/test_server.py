@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records import launch_record, opened
-from slurm_plugin.records.opened import Opened
-from slurm_plugin.supervisor.opening import programs
+from slurm_plugin.records import launch_record, open_program
+from slurm_plugin.records.open_program import OpenProgram
+from slurm_plugin.supervisor.sessions import programs
 from tests.unit.supervisor.test_enter import LAUNCH
 from tests.waiting import until
 
@@ -68,12 +68,12 @@ def run(argv: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 @contextmanager
-def started(argv: list[str]) -> Iterator[tuple["subprocess.Popen[str]", Opened]]:
+def started(argv: list[str]) -> Iterator[tuple["subprocess.Popen[str]", OpenProgram]]:
     """Start the command and wait for its line. At the end kill it."""
     with subprocess.Popen(argv, env=ENVIRON, stdout=subprocess.PIPE, text=True, cwd="/", process_group=0) as process:
         assert process.stdout
         try:
-            found = opened.find(process.stdout.readline())
+            found = open_program.find(process.stdout.readline())
             assert found
             yield process, found
         finally:
@@ -88,7 +88,9 @@ def test_it_answers(tmp_path: Path) -> None:
     for _ in range(2):  # the socket and the answer of the killed one are replaced
         with started([*argv, "jupyter"]) as (_process, found):
             token = found.address.removeprefix("/?token=")
-            assert found == Opened("jupyter", "n2", f"{folder}/jupyter.sock", f"/?token={token}", "7.3", ssh=found.ssh)
+            assert found == OpenProgram(
+                "jupyter", "n2", f"{folder}/jupyter.sock", f"/?token={token}", "7.3", ssh=found.ssh
+            )
             assert len(token) == 32
             assert stat.S_IMODE(Path(found.socket).stat().st_mode) == 0o600
             seen = json.loads((folder / "seen").read_text())
@@ -96,7 +98,7 @@ def test_it_answers(tmp_path: Path) -> None:
             assert seen["SLURM_PLUGIN_SPARED"] == "1"
             assert token not in json.dumps(seen)
             again = run([*argv, "jupyter"])
-            assert (again.returncode, opened.find(again.stdout)) == (0, found)
+            assert (again.returncode, open_program.find(again.stdout)) == (0, found)
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir() if path.is_file()}
             assert {*modes.values()} == {0o600}, modes
 
@@ -109,7 +111,7 @@ def test_it_ends(tmp_path: Path) -> None:
         os.kill(int(children.read_text().split()[0]), 15)
         process.wait()
         assert not Path(found.socket).exists()
-        assert opened.read(found.socket.replace(".sock", ".json")) is None
+        assert open_program.read(found.socket.replace(".sock", ".json")) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.supervisor.opening import programs
+from slurm_plugin.supervisor.sessions import programs
 
 FOLDER = "/run/slurm_plugin/jobs/17.0.0/user"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.supervisor.opening import relay
-from slurm_plugin.supervisor.opening.relay import Relay, RelayError
+from slurm_plugin.supervisor.sessions import relay
+from slurm_plugin.supervisor.sessions.relay import Relay, RelayError
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -110,7 +110,7 @@ def test_whose_directory(tmp_path: Path) -> None:
 
 WORKER = """
 import asyncio
-from slurm_plugin.supervisor.opening import relay
+from slurm_plugin.supervisor.sessions import relay
 asyncio.run(relay._answer({path!r}))
 """
 
@@ -118,7 +118,7 @@ asyncio.run(relay._answer({path!r}))
 def test_it_serves_until_ssh_has_gone(tmp_path: Path) -> None:
     """The socket has mode 0600. At the end of stdin the step ends, and the socket is removed."""
     code = (
-        "import sys; from pathlib import Path; from slurm_plugin.supervisor.opening import relay; "
+        "import sys; from pathlib import Path; from slurm_plugin.supervisor.sessions import relay; "
         "sys.exit(relay.serve(Path(sys.argv[1]), sys.argv[2:]))"
     )
     place = tmp_path / "own/x.sock"

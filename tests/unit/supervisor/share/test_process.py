@@ -11,7 +11,7 @@ import pytest
 from hostfiles import Allocation, Host
 from slurm_plugin.records import job_directory, requests
 from slurm_plugin.supervisor.run import Run
-from slurm_plugin.supervisor.share import beside
+from slurm_plugin.supervisor.share import process
 from tests.unit.supervisor.plans import plan
 from tests.waiting import until
 
@@ -61,7 +61,7 @@ def test_what_the_site_allows(
     given: str | None,
 ) -> None:
     """The job gives at most that, whatever its batch script says; the log names the site's limit."""
-    with beside.shared(plan(share_group="root", share_access=asked), {"share": site}, RUN, directory, "ours"):
+    with process.share_process(plan(share_group="root", share_access=asked), {"share": site}, RUN, directory, "ours"):
         pass
     assert [word for command in started for word in command if "--access" in word] == (
         [f"--access={given}"] if given else []
@@ -72,14 +72,14 @@ def test_what_the_site_allows(
 
 def test_settings_that_know_no_sharing(directory: Path, started: list[list[str]]) -> None:
     """A site whose settings cannot be read, or that were compiled before, allows none."""
-    with beside.shared(plan(**GIVEN), {}, RUN, directory, "ours"):
+    with process.share_process(plan(**GIVEN), {}, RUN, directory, "ours"):
         pass
     assert started == []
 
 
 def test_it_ends_with_the_run(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The process lives as long as the run, ignores signals to the whole step, and sets the modes."""
-    with beside.shared(plan(**GIVEN), {"share": requests.WRITE}, RUN, directory, "ours"):
+    with process.share_process(plan(**GIVEN), {"share": requests.WRITE}, RUN, directory, "ours"):
         until((directory / requests.DIRECTORY).exists, "the directory of requests")
         until(lambda: "shared with group root: read-write" in capfd.readouterr().out, "its line in the log")
         (pid,) = children()
@@ -92,16 +92,16 @@ def test_it_ends_with_the_run(directory: Path, capfd: pytest.CaptureFixture[str]
 
 def test_it_ends_with_its_supervisor(directory: Path) -> None:
     """A supervisor that is killed leaves nothing behind: the pipe to the process ends."""
-    words = [*beside.site_settings.plugin_command(), *beside.words(plan(**GIVEN), RUN, directory, "ours")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+    words = [*process.site_settings.plugin_command(), *process.words(plan(**GIVEN), RUN, directory, "ours")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
         until((directory / requests.DIRECTORY).exists, "the directory of requests")
-    assert process.returncode == 0
+    assert child.returncode == 0
 
 
 def test_a_group_that_is_unknown(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The job runs on, and the log says why it is not shared."""
     given = plan(share_group="no-such-group", share_access=requests.READ)
-    with beside.shared(given, {"share": requests.WRITE}, RUN, directory, "ours"):
+    with process.share_process(given, {"share": requests.WRITE}, RUN, directory, "ours"):
         until(lambda: "the job is not shared: this node knows no group" in capfd.readouterr().out, "the reason")
     assert not (directory / requests.DIRECTORY).exists()
 
