@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hostfiles import nodelist
-from slurm_plugin.records.series.progress_file import Point
+from slurm_plugin.records.progress_file import Point
 from slurm_plugin.records.series.usage import Accelerator, Sample
 from slurm_plugin.slurm import Job
 from slurm_plugin.views.report.story import Drain, Facts

@@ -14,8 +14,7 @@ import click
 
 from slurm_plugin.cli.nodeside import job_lookup, why
 from slurm_plugin.errors import INTERRUPTED, SlurmPluginError, printable
-from slurm_plugin.records import grant, history, job_directory
-from slurm_plugin.records.series import progress_file
+from slurm_plugin.records import grant, history, job_directory, progress_file
 from slurm_plugin.slurm import ENDED, UNKNOWN, Job, JobNotFoundError, Slurm, SlurmError, Submitted, connect
 from slurm_plugin.views import follow
 

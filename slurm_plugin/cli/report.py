@@ -15,8 +15,8 @@ from slurm_plugin.cli.nodeside import job_lookup, log_lookup, why
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JobFacts
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.logs import excerpts, selection
-from slurm_plugin.records import history, job_directory, node_drains
-from slurm_plugin.records.series import progress_file, slow, usage
+from slurm_plugin.records import history, job_directory, node_drains, progress_file
+from slurm_plugin.records.series import slow, usage
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.views import why_node
 from slurm_plugin.views.report import page, verdict

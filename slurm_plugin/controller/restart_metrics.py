@@ -23,9 +23,8 @@ from typing import Any, Final
 from prechecks import files, quickjson
 from slurm_plugin.controller.requeue_policy import ONE_LOST, OWN_CHECK, SLOW
 from slurm_plugin.records import grant as grants
-from slurm_plugin.records import syslog, token
+from slurm_plugin.records import metrics, syslog, textfile, token
 from slurm_plugin.records.grant import WENT_DOWN
-from slurm_plugin.records.metrics import families, textfile
 from slurm_plugin.slurm import ENDED, WAITING, Job, Slurm
 
 SEEN: Final = "recoveries.json"  # in the spool; no spool entry, whose name begins with a digit
@@ -107,7 +106,7 @@ class CountingDoor:
             for name, value in each.items():
                 total[name] = total.get(name, 0.0) + value
         if total:
-            textfile.add(self._site, families.CONTROLLER, total)
+            textfile.add(self._site, metrics.CONTROLLER, total)
 
 
 def _load(spool: Path) -> Seen:
@@ -128,7 +127,7 @@ def _counted(seen: Seen, job_id: int, grant: grants.Grant, end: float) -> tuple[
     """Count a requeue, and follow the job until it runs again. `end`: the end of its run."""
     seen["since"].pop(str(job_id), None)
     seen["since"][str(job_id)] = [grant.counted, end]
-    return seen, [{families.sample(families.RESTARTS, kind=families.REQUEUE, cause=cause(grant.last)): 1.0}]
+    return seen, [{metrics.sample(metrics.RESTARTS, kind=metrics.REQUEUE, cause=cause(grant.last)): 1.0}]
 
 
 def _step(seen: Seen, jobs: Mapping[int, Job], *, whole: bool) -> tuple[Seen, list[dict[str, float]]]:
@@ -147,13 +146,13 @@ def _step(seen: Seen, jobs: Mapping[int, Job], *, whole: bool) -> tuple[Seen, li
             took_s = job.start_time.timestamp() - since
             ran = job.state not in ENDED or job.end_time != job.start_time  # else it was cancelled while it waited
             if ran and took_s >= -1:  # times of Slurm are whole seconds
-                added.append(families.observed(families.RECOVERY, max(0.0, took_s)))
+                added.append(metrics.observed(metrics.RECOVERY, max(0.0, took_s)))
     for job in (each for each in jobs.values() if "again=" in each.comment):
         count, before = _in_place(job), left["again"].get(str(job.id), [0.0])[0]
         if count > before and (str(job.id) in left["again"] or len(left["again"]) < MOST_JOBS):
             left["again"][str(job.id)] = [count]
-            labels = {"kind": families.IN_PLACE, "cause": families.UNKNOWN}
-            added.append({families.sample(families.RESTARTS, **labels): count - before})
+            labels = {"kind": metrics.IN_PLACE, "cause": metrics.UNKNOWN}
+            added.append({metrics.sample(metrics.RESTARTS, **labels): count - before})
     if whole:
         left["again"] = {name: count for name, count in left["again"].items() if int(name) in jobs}
     return left, added
@@ -169,7 +168,7 @@ def cause(last: str) -> str:
     """Return the cause of a requeue as a label. `last`: why the worker requeued the job (grant.last)."""
     parts = last.split("; ")
     if all(part.endswith((f": {OWN_CHECK}", f": {SLOW}")) for part in parts):
-        return families.OWN_CHECK
+        return metrics.OWN_CHECK
     if any(part == ONE_LOST or part.endswith(f": {WENT_DOWN}") for part in parts):
-        return families.NODE_DOWN
-    return families.NODE_CHECK if ": " in last else families.PROGRAM
+        return metrics.NODE_DOWN
+    return metrics.NODE_CHECK if ": " in last else metrics.PROGRAM

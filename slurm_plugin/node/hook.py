@@ -15,8 +15,7 @@ import time
 from collections.abc import Mapping
 
 from prechecks import files
-from slurm_plugin.records import site_settings, syslog
-from slurm_plugin.records.metrics import families, textfile
+from slurm_plugin.records import metrics, site_settings, syslog, textfile
 
 TYPE_CHECKING = False  # as in prechecks: `typing` costs every node 3 ms
 if TYPE_CHECKING:
@@ -49,10 +48,10 @@ def main(args: list[str]) -> int:
 
 def _run(hook: str) -> int:
     """Run a hook. Count the run, also if it raises."""
-    began, result = time.monotonic(), families.ERROR
+    began, result = time.monotonic(), metrics.ERROR
     try:
         code: int = __import__(HOOKS[hook], fromlist=["main"]).main()  # as in slurm_plugin.__main__
-        result = families.BAD_NODE if code == NODE_IS_BAD else families.OK
+        result = metrics.BAD_NODE if code == NODE_IS_BAD else metrics.OK
     finally:
         try:
             site = site_settings.read(site_settings.site_root())

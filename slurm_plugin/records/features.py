@@ -9,9 +9,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import printable
-from slurm_plugin.records import durations
+from slurm_plugin.records import durations, progress_file
 from slurm_plugin.records.nearest import TRUTH, suggestion
-from slurm_plugin.records.series import progress_file
 from slurm_plugin.records.token import INFINIBAND, MAX_RETRIES
 
 # Modes whose files and variables are the same for the whole job, so that a script on the first node can use them.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import namedtuple
 
-from slurm_plugin.records.metrics.families import REBOOT, RESET
+from slurm_plugin.records.metrics import REBOOT, RESET
 from slurm_plugin.records.node_drains import REPAIRS, REPEAT, TIME, past_in, utc, without
 
 REPORT = "report"

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from slurm_plugin.errors import printable
-from slurm_plugin.records import grant, token
+from slurm_plugin.records import grant, progress_file, token
 from slurm_plugin.records.grant import Grant, is_uncounted
 from slurm_plugin.records.history import took
-from slurm_plugin.records.series import progress_file
-from slurm_plugin.records.series.progress_file import Point
+from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import ENDED, WAITING, Job, JobNotFoundError, Slurm, SlurmError
 from slurm_plugin.views import reasons
 

@@ -14,7 +14,7 @@ import pytest
 
 import prechecks
 from slurm_plugin.node import hook
-from slurm_plugin.records.metrics import families, textfile
+from slurm_plugin.records import metrics, textfile
 from tests.fetched import Consumers
 from tests.waiting import HANG_S, until
 
@@ -58,10 +58,10 @@ def counted(site: Mapping[str, Any]) -> None:
     verdicts = (prechecks.Verdict("gpu-check", "failed", "node_problem", "3 of 4 GPUs"),)
     for each in ("prolog", "periodic"):
         hook.write_metrics(site, prechecks.Report("n1", None, each, 1e9, verdicts))
-        textfile.hook_ran(site, each, families.BAD_NODE, 0.25)
-    textfile.add(site, families.NODE, families.drained("prolog", ["gpu-check"]), {families.OUT: 1})
-    textfile.add(site, families.CONTROLLER, families.observed(families.RECOVERY, 7.0))
-    textfile.add(site, families.CONTROLLER, {families.sample(families.RESTARTS, kind="requeue", cause="node_check"): 1})
+        textfile.hook_ran(site, each, metrics.BAD_NODE, 0.25)
+    textfile.add(site, metrics.NODE, metrics.drained("prolog", ["gpu-check"]), {metrics.OUT: 1})
+    textfile.add(site, metrics.CONTROLLER, metrics.observed(metrics.RECOVERY, 7.0))
+    textfile.add(site, metrics.CONTROLLER, {metrics.sample(metrics.RESTARTS, kind="requeue", cause="node_check"): 1})
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_scraped(consumers: Consumers, site: Mapping[str, Any], tmp_path: Path) 
         with serving(prometheus, server, "/-/ready", tmp_path / "prometheus.log"):
             drained = 'slurm_plugin_drains_total{hook="prolog"}'
             until(lambda: [each["value"][1] for each in asked(drained)] == ["1"], "the first scrape")
-            names = [f"{name}_count" if name == families.RECOVERY else name for name in families.FAMILIES]
+            names = [f"{name}_count" if name == metrics.RECOVERY else name for name in metrics.FAMILIES]
             assert [name for name in names if not asked(name)] == []
             assert asked("slurm_plugin_check_failed")
             counted(site)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from prechecks import Report, Verdict
-from slurm_plugin.records.metrics import families
+from slurm_plugin.records import metrics
 from tests.unit.pages import page, rows, words
 
 MONITORING = Path(__file__).parents[2] / "monitoring"
@@ -19,9 +19,9 @@ NAME = re.compile(r"slurm_plugin_\w+")
 def written() -> dict[str, set[str]]:
     """Return the labels of every metric that the hooks write."""
     verdicts = (Verdict("dns", "ok", "node_problem", "x"),)
-    samples = [*families.initial(families.NODE), *families.initial(families.CONTROLLER), families.CAP]
+    samples = [*metrics.initial(metrics.NODE), *metrics.initial(metrics.CONTROLLER), metrics.CAP]
     samples += [
-        families.sample(families.BUILD, actor="", version=""),
+        metrics.sample(metrics.BUILD, actor="", version=""),
         *Report("n1", None, "periodic", 1.0, verdicts).metrics().splitlines(),
     ]
     found: dict[str, set[str]] = {}
@@ -50,7 +50,7 @@ def test_every_metric_exists() -> None:
     used = {name for expression in expressions() for name in NAME.findall(expression)}
     assert used <= set(known)
     shown = {name for panel in panels() for target in panel["targets"] for name in NAME.findall(target["expr"])}
-    assert {families.family_of(name) for name in shown} >= set(families.FAMILIES)
+    assert {metrics.family_of(name) for name in shown} >= set(metrics.FAMILIES)
 
 
 def test_every_label_exists() -> None:
@@ -90,5 +90,5 @@ def test_the_reference() -> None:
         shown |= {each: set(words(labels)) for each in words(name)}
     known = {}
     for name, labels in written().items():
-        known.setdefault(families.family_of(name) or name, set()).update(labels - {"le"})
+        known.setdefault(metrics.family_of(name) or name, set()).update(labels - {"le"})
     assert shown == known

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from slurm_plugin.errors import printable
-from slurm_plugin.records import job_directory
-from slurm_plugin.records.series import progress_file
+from slurm_plugin.records import job_directory, progress_file
 
 FILE: Final = "slow.jsonl"
 VERSION: Final = 1

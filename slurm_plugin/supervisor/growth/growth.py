@@ -17,10 +17,9 @@ from typing import Any, Final, NamedTuple
 from hostfiles import HostfileError, nodelist
 from prechecks.child import Child
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.records import grant, job_directory, token
+from slurm_plugin.records import grant, job_directory, progress_file, token
 from slurm_plugin.records.history import took
 from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.records.series import progress_file
 from slurm_plugin.slurm import Slurm, connect
 from slurm_plugin.supervisor import progress
 from slurm_plugin.supervisor.growth import decision

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin.records import diagnoses, history
-from slurm_plugin.records.series.progress_file import Point
+from slurm_plugin.records.progress_file import Point
 from slurm_plugin.records.series.slow import Notice
 from slurm_plugin.records.series.usage import Sample
 from slurm_plugin.slurm import ENDED, WAITING, Job

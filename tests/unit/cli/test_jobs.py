@@ -11,7 +11,7 @@ from rich.console import Console
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli import job_wait, specs, submit
-from slurm_plugin.records.series.progress_file import Point
+from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import Job, JobNotFoundError, Listed, Request, SlurmError, Submitted
 from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.views.follow import Look

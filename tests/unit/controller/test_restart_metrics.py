@@ -10,9 +10,9 @@ import pytest
 
 from slurm_plugin.controller import restart_metrics, worker
 from slurm_plugin.controller.restart_metrics import CountingDoor, cause
+from slurm_plugin.records import textfile
 from slurm_plugin.records.grant import Grant, written
-from slurm_plugin.records.metrics import textfile
-from slurm_plugin.records.metrics.families import RECOVERY, RESTARTS, sample
+from slurm_plugin.records.metrics import RECOVERY, RESTARTS, sample
 from slurm_plugin.slurm import Job
 from tests.fakes import FakeSlurm, node
 from tests.unit.controller.serving import BAD, ENDED, given_job, serve

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.logs.steps import Step, Steps, own, ratios
-from slurm_plugin.records.series import progress_file
+from slurm_plugin.records import progress_file
 
 MEGATRON = (
     " iteration       10/     100 | consumed samples:           80 | elapsed time per iteration (ms): 283.9 |"

@@ -8,7 +8,7 @@ import pytest
 import prechecks
 from prechecks import Context
 from slurm_plugin.node import draining, periodic
-from slurm_plugin.records.metrics import textfile
+from slurm_plugin.records import textfile
 from slurm_plugin.site import compilation
 from slurm_plugin.slurm import Node
 from tests.fakes import node

@@ -11,11 +11,11 @@ import pytest
 
 import slurm_plugin
 from prechecks import CHECKS, Report, Verdict
-from slurm_plugin.records.metrics import families, textfile
-from slurm_plugin.records.metrics.families import CONTROLLER, DRAINS, NODE, OUT, RECOVERY, RESUMES, sample
+from slurm_plugin.records import metrics, textfile
+from slurm_plugin.records.metrics import CONTROLLER, DRAINS, NODE, OUT, RECOVERY, RESUMES, sample
 from tests.waiting import HANG_S
 
-DRAIN = families.drained("prolog", ["gpu-check", "disk-size shm"])
+DRAIN = metrics.drained("prolog", ["gpu-check", "disk-size shm"])
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def test_counting(site: dict[str, Any], tmp_path: Path) -> None:
     """Counters add up, gauges are replaced, and each known series begins with 0: `increase()` needs a first value."""
     textfile.add(site, NODE, {})
     assert values(site)[sample(DRAINS, hook="prolog")] == 0
-    assert values(site)[sample(families.DRAIN_ITEMS, item="disk-size.shm")] == 0
+    assert values(site)[sample(metrics.DRAIN_ITEMS, item="disk-size.shm")] == 0
     textfile.add(site, NODE, DRAIN, {OUT: 1})
     textfile.add(site, NODE, {**DRAIN, RESUMES: 1}, {OUT: 0})
     found = values(site)
     assert (found[sample(DRAINS, hook="prolog")], found[sample(DRAINS, hook="periodic")]) == (2, 0)
-    assert found[sample(families.DRAIN_ITEMS, item="disk-size.shm")] == 2
-    assert (found[RESUMES], found[OUT], found[families.CAP]) == (1, 0, 0.1)
-    assert found[sample(families.BUILD, actor="node", version=slurm_plugin.__version__)] == 1
+    assert found[sample(metrics.DRAIN_ITEMS, item="disk-size.shm")] == 2
+    assert (found[RESUMES], found[OUT], found[metrics.CAP]) == (1, 0, 0.1)
+    assert found[sample(metrics.BUILD, actor="node", version=slurm_plugin.__version__)] == 1
     path = tmp_path / "textfile/slurm_plugin_node.prom"
     assert path.stat().st_mode & 0o777 == 0o644
     assert os.listdir(tmp_path / "textfile") == [path.name]  # noqa: PTH208 - no temporary file is left
@@ -67,19 +67,19 @@ def test_counting(site: dict[str, Any], tmp_path: Path) -> None:
 
 def test_an_unknown_item_has_a_common_label() -> None:
     """The number of series is bounded, whatever a drain reason names."""
-    found = families.drained("prolog", ["gpu-check", "of a later release", 'a"b\n'])
+    found = metrics.drained("prolog", ["gpu-check", "of a later release", 'a"b\n'])
     assert set(found) == {
         sample(DRAINS, hook="prolog"),
-        sample(families.DRAIN_ITEMS, item="gpu-check"),
-        sample(families.DRAIN_ITEMS, item=families.OTHER),
+        sample(metrics.DRAIN_ITEMS, item="gpu-check"),
+        sample(metrics.DRAIN_ITEMS, item=metrics.OTHER),
     }
     assert sample("x", label='a"b\n\\') == r'x{label="a\"b\n\\"}'
 
 
 def test_the_two_actors_may_share_a_directory(site: dict[str, Any], tmp_path: Path) -> None:
     """No series is in two files, and a name has the same HELP and TYPE in all: else node_exporter reports an error."""
-    textfile.hook_ran(site, "prolog", families.OK, 0.5)
-    textfile.hook_ran(site, "epilog_slurmctld", families.ERROR, 0.25)
+    textfile.hook_ran(site, "prolog", metrics.OK, 0.5)
+    textfile.hook_ran(site, "epilog_slurmctld", metrics.ERROR, 0.25)
     textfile.write(site, "slurm_plugin_prolog.prom", Report("n1", 7, "prolog", 1.0, ()).metrics())
     texts = [path.read_text() for path in (tmp_path / "textfile").iterdir()]
     assert len(texts) == 3
@@ -89,24 +89,24 @@ def test_the_two_actors_may_share_a_directory(site: dict[str, Any], tmp_path: Pa
     about = {line for line in lines if line.startswith("#")}
     assert len(about) == len({tuple(line.split()[1:3]) for line in about})
     found = values(site, CONTROLLER)
-    assert found[sample(families.HOOK_RUNS, hook="epilog_slurmctld", result="error")] == 1
-    assert found[sample(families.HOOK_SECONDS, hook="epilog_slurmctld")] == 0.25
+    assert found[sample(metrics.HOOK_RUNS, hook="epilog_slurmctld", result="error")] == 1
+    assert found[sample(metrics.HOOK_SECONDS, hook="epilog_slurmctld")] == 0.25
     assert not re.search(r"job=|user=|jobid=|uid=", "".join(texts))
 
 
 def test_a_histogram(site: dict[str, Any]) -> None:
     """Buckets are cumulative and in order, and the sum and the count fit them."""
     for value in (1.0, 4.0, 99999.0):
-        textfile.add(site, CONTROLLER, families.observed(RECOVERY, value))
+        textfile.add(site, CONTROLLER, metrics.observed(RECOVERY, value))
     found = {name: value for name, value in values(site, CONTROLLER).items() if name.startswith(RECOVERY)}
-    assert list(found.values()) == [1, *[2] * (len(families.BUCKETS) - 1), 3, 100004, 3]
+    assert list(found.values()) == [1, *[2] * (len(metrics.BUCKETS) - 1), 3, 100004, 3]
     assert list(found)[-3:] == [f'{RECOVERY}_bucket{{le="+Inf"}}', f"{RECOVERY}_sum", f"{RECOVERY}_count"]
 
 
 def test_every_item_of_a_node_is_counted(site: dict[str, Any]) -> None:
     """The file of a node is bounded by the number of checks."""
-    textfile.add(site, NODE, families.drained("prolog", [check.item.replace(".", " ") for check in CHECKS]))
-    names = [name for name in values(site) if name.startswith(families.DRAIN_ITEMS)]
+    textfile.add(site, NODE, metrics.drained("prolog", [check.item.replace(".", " ") for check in CHECKS]))
+    names = [name for name in values(site) if name.startswith(metrics.DRAIN_ITEMS)]
     assert len(names) == len(CHECKS)
     assert Path(site["prechecks"]["state"], textfile.STATE).stat().st_size < textfile.MAX_BYTES / 10
 
@@ -213,4 +213,4 @@ def test_without_a_metrics_directory(site: dict[str, Any], tmp_path: Path) -> No
 def test_a_verdict_is_not_in_these_files() -> None:
     """The gauges of the checks have names of their own."""
     report = Report("n1", None, "periodic", 1.0, (Verdict("dns", "ok", "node_problem", "x"),))
-    assert not set(re.findall(r"^# TYPE (\S+)", report.metrics(), re.MULTILINE)) & set(families.FAMILIES)
+    assert not set(re.findall(r"^# TYPE (\S+)", report.metrics(), re.MULTILINE)) & set(metrics.FAMILIES)

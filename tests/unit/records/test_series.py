@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records import job_directory
-from slurm_plugin.records.series import progress_file, usage
-from slurm_plugin.records.series.progress_file import Point
+from slurm_plugin.records import job_directory, progress_file
+from slurm_plugin.records.progress_file import Point
+from slurm_plugin.records.series import usage
 from slurm_plugin.records.series.usage import Accelerator, Sample
 
 START = 1_800_000_000.0

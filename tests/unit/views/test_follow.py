@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.records.grant import Grant, Run, written
-from slurm_plugin.records.series.progress_file import Point
+from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import Job, JobNotFoundError, SlurmError
 from slurm_plugin.views.follow import Look, bar, changes, follow, of_several
 from tests import fakes

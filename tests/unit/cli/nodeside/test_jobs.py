@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.nodeside import job_records, jobs, refresh
-from slurm_plugin.records import job_directory
-from slurm_plugin.records.series import progress_file, usage
-from slurm_plugin.records.series.progress_file import Point
+from slurm_plugin.records import job_directory, progress_file
+from slurm_plugin.records.progress_file import Point
+from slurm_plugin.records.series import usage
 from slurm_plugin.records.series.usage import Accelerator, Sample
 from slurm_plugin.supervisor import hold
 from tests.fakes import FakeSlurm

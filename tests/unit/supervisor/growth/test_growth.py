@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from slurm_plugin.records import progress_file
 from slurm_plugin.records.grant import GREW, Grant, Run, time_text, written
 from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.records.series import progress_file
 from slurm_plugin.slurm import Listed
 from slurm_plugin.supervisor.growth.growth import EVERY_S, Growth, Question, asked
 from slurm_plugin.supervisor.run import from_environment

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.records import grant
-from slurm_plugin.records.series.progress_file import Point
+from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import Job
 from slurm_plugin.views import states
 from slurm_plugin.views.report.story import CHECKPOINT, DRAIN, FAULT, Drain, Facts, Restart, Story, Wait, told

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 import slurm_plugin
 from prechecks import files, quickjson
 from prechecks.child import Child
-from slurm_plugin.records import syslog
-from slurm_plugin.records.metrics import families
+from slurm_plugin.records import metrics, syslog
 
 TYPE_CHECKING = False  # as in prechecks: `typing` costs every node 3 ms
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _PAUSED = "paused_until"  # the key, beside the samples, for the end of the paus
 def add(site: Mapping[str, Any], actor: str, added: Mapping[str, float], gauges: Mapping[str, float] = {}) -> None:
     """Add to this actor's counters, set its gauges, and write its file. Only log an error.
 
-    Do nothing if the site has no metrics directory. `added`, `gauges`: by sample (see families.py).
+    Do nothing if the site has no metrics directory. `added`, `gauges`: by sample (see metrics.py).
     """
     if not site["metrics_directory"]:
         return
@@ -55,15 +54,15 @@ def add(site: Mapping[str, Any], actor: str, added: Mapping[str, float], gauges:
 def hook_ran(site: Mapping[str, Any], hook: str, result: str, seconds: float) -> None:
     """Count one run of a hook."""
     ran = {
-        families.sample(families.HOOK_RUNS, hook=hook, result=result): 1.0,
-        families.sample(families.HOOK_SECONDS, hook=hook): seconds,
+        metrics.sample(metrics.HOOK_RUNS, hook=hook, result=result): 1.0,
+        metrics.sample(metrics.HOOK_SECONDS, hook=hook): seconds,
     }
-    add(site, families.NODE if hook in families.HOOKS[families.NODE] else families.CONTROLLER, ran)
+    add(site, metrics.NODE if hook in metrics.HOOKS[metrics.NODE] else metrics.CONTROLLER, ran)
 
 
 def _open(site: Mapping[str, Any], actor: str) -> int:
     """Open the directory with an actor's counters. Raises OSError."""
-    if actor == families.CONTROLLER:
+    if actor == metrics.CONTROLLER:
         return files.open_directory(site["spool_directory"])
     run_directory, _, name = site["prechecks"]["state"].rpartition("/")
     return files.open_directory(run_directory, [(name, 0o755)], make=True)
@@ -74,15 +73,15 @@ def _add(
 ) -> None:
     """Save the new counters, then write them: a counter that went back would look like a restart."""
     state = _load(directory)
-    samples = {**families.initial(actor), **state, **gauges}
+    samples = {**metrics.initial(actor), **state, **gauges}
     for name, value in added.items():
         samples[name] = samples.get(name, 0.0) + value
     paused = samples.pop(_PAUSED, 0.0)
-    shown = {**samples, families.sample(families.BUILD, actor=actor, version=slurm_plugin.__version__): 1.0}
-    if actor == families.NODE:
-        shown[families.CAP] = site["drain_cap"]
+    shown = {**samples, metrics.sample(metrics.BUILD, actor=actor, version=slurm_plugin.__version__): 1.0}
+    if actor == metrics.NODE:
+        shown[metrics.CAP] = site["drain_cap"]
     _save(directory, samples, paused)
-    if time.time() >= paused and not write(site, f"slurm_plugin_{actor}.prom", families.exposition(shown)):
+    if time.time() >= paused and not write(site, f"slurm_plugin_{actor}.prom", metrics.exposition(shown)):
         _save(directory, samples, time.time() + PAUSE_S)
 
 
@@ -101,7 +100,7 @@ def _load(directory: int) -> dict[str, float]:
             return {}
         try:
             found = quickjson.loads(file.read(MAX_BYTES))
-            return {name: float(value) for name, value in found.items() if families.family_of(name) or name == _PAUSED}
+            return {name: float(value) for name, value in found.items() if metrics.family_of(name) or name == _PAUSED}
         except (ValueError, TypeError, AttributeError, RecursionError):
             return {}
 
