@@ -13,9 +13,8 @@ from prechecks.report import JOBS, OURS
 from slurm_plugin.errors import MissingError
 from slurm_plugin.records import node_drains
 from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.slurm import Job, Slurm, SlurmDeniedError, SlurmError
+from slurm_plugin.slurm import Job, Slurm, SlurmDeniedError, SlurmError, accelerators
 from slurm_plugin.slurm.calls import Patience
-from slurm_plugin.supervisor.hosts import accelerators
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.run import Run, from_environment, own_variables, restart_count

@@ -15,9 +15,8 @@ from hostfiles.allocation import EQUAL_IN_A_STEP, groups
 from prechecks.measure import proc
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import job_directory, site_settings
-from slurm_plugin.slurm import connect
+from slurm_plugin.slurm import accelerators, connect
 from slurm_plugin.supervisor.guard.processes import parent
-from slurm_plugin.supervisor.hosts import accelerators
 from slurm_plugin.supervisor.run import own_variables
 
 SLURM_S = 10.0

@@ -6,9 +6,8 @@ import pytest
 
 from hostfiles import HostfileError
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import SlurmError
+from slurm_plugin.slurm import SlurmError, accelerators
 from slurm_plugin.slurm.resources import Gres, gres
-from slurm_plugin.supervisor.hosts import accelerators
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_GPUS_ON_NODE": "4"}
 STEP = {"SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]"}
