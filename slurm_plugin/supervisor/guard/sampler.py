@@ -3,7 +3,7 @@
 psutil measures processor time, memory and I/O of the job's processes, if the node's Python has it. The deployed code
 runs without site-packages, so this process looks for psutil there by itself. A sample goes to the first node as one
 line, `slurm_plugin-guard NODE usage SECONDS VALUES`. VALUES is JSON: cpu, memory, read, write, for each accelerator
-the fields of `prechecks.measure.utilisation.Device`, and the errors of links if they are known. srun keeps such a line
+the fields of `prechecks.utilisation.Device`, and the errors of links if they are known. srun keeps such a line
 whole only up to 1024 bytes.
 """
 
@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, npu
-from prechecks.measure import utilisation
+from prechecks import utilisation
 from slurm_plugin.records.series import usage
 from slurm_plugin.supervisor.guard import processes
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from prechecks.measure import utilisation
-from prechecks.measure.utilisation import MIB, Device
+from prechecks import utilisation
+from prechecks.utilisation import MIB, Device
 from slurm_plugin.site import archive
 from tests.unit.prechecks.nvml_site import SYSTEM, Places
 from tests.unit.prechecks.vendor import captured, fake
@@ -29,7 +29,8 @@ MEASURE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from prechecks import quickjson
-from prechecks.measure import nvidia, utilisation
+from prechecks import utilisation
+from prechecks.measure import nvidia
 nvidia.DRIVER = sys.argv[2]
 own, tool = quickjson.loads(sys.argv[3])
 print(quickjson.dumps([list(each) for each in utilisation.measure({"gpu-check": {"tool": tool}}, own)]))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from prechecks.measure.utilisation import Device
+from prechecks.utilisation import Device
 from slurm_plugin.records import progress_file
 from slurm_plugin.records.series import slow, usage
 from slurm_plugin.supervisor import log

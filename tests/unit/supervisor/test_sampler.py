@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from prechecks.measure.utilisation import Device
+from prechecks.utilisation import Device
 from slurm_plugin.records.series.usage import Accelerator, Sample
 from slurm_plugin.supervisor.guard import sampler
 from tests.guarded import new_job
