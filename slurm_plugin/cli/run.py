@@ -13,9 +13,10 @@ from slurm_plugin.records import job_directory, site_settings
 from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.spec import submit_config
 from slurm_plugin.spec.submit_config import SubmitConfig
-from slurm_plugin.submit import batch_spec, plugin_command
+from slurm_plugin.submit import batch_spec
 from slurm_plugin.submit import render as rendering
 from slurm_plugin.submit.batch_spec import SlurmAnswers
+from slurm_plugin.submit.wrapper import plugin_command
 from slurm_plugin.supervisor.log import say
 
 _BASH = "/bin/bash"

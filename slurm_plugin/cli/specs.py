@@ -15,9 +15,9 @@ from slurm_plugin.slurm import connect
 from slurm_plugin.spec import Spec, documents, load_all, submit_config
 from slurm_plugin.spec.documents import MAX_BYTES
 from slurm_plugin.spec.sbatch_flags import Known
-from slurm_plugin.submit import plugin_command, submission
 from slurm_plugin.submit import render as rendering
-from slurm_plugin.submit.wrapper import batch_script
+from slurm_plugin.submit import submission
+from slurm_plugin.submit.wrapper import batch_script, plugin_command
 
 CONFIG = "SLURM_PLUGIN_CONFIG"
 spec_argument = click.argument("spec_file", metavar="JOB.yaml", type=click.Path(dir_okay=False, allow_dash=True))

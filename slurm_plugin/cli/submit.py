@@ -31,8 +31,9 @@ from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submit
 from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.spec import Spec, priorities, submit_config, user_settings
 from slurm_plugin.spec.key_types import joined
-from slurm_plugin.submit import policy_verdict, recovery_options, submission
+from slurm_plugin.submit import policy_verdict, submission
 from slurm_plugin.submit.forecast import Answer, JobRequest, of_partitions
+from slurm_plugin.submit.wrapper import recovery_options
 
 
 @click.command()

@@ -41,7 +41,7 @@ _WORD = re.compile(r"""\s*([^\s="']*)(?:\s*(=)\s*("[^"]*"|'[^']*'|[^\s"']*))?(\S
 
 
 class Features(NamedTuple):
-    """The features of one script. `slurm_plugin.submit.recovery_options` reads the same names from a Spec."""
+    """The features of one script. `slurm_plugin.submit.wrapper.recovery_options` reads the same names from a Spec."""
 
     mode: str = ""  # empty: prepare nothing, and write nothing to the script's output
     retries: int = 0

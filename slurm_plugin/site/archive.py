@@ -59,8 +59,6 @@ NODE_SIDE: Final = (
     "records",
     "slurm",
     "submit/__init__.py",
-    "submit/plugin_command.py",
-    "submit/recovery_options.py",
     "submit/wrapper",
     "supervisor",
     "views/__init__.py",

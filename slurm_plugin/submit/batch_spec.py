@@ -24,8 +24,8 @@ from slurm_plugin.slurm import Job, Queueing, Request
 from slurm_plugin.slurm.resources import Gres, count
 from slurm_plugin.spec import Accelerators, Spec, resources
 from slurm_plugin.spec.key_types import joined
-from slurm_plugin.submit import recovery_options, render
-from slurm_plugin.submit.wrapper import batch_script
+from slurm_plugin.submit import render
+from slurm_plugin.submit.wrapper import batch_script, recovery_options
 from slurm_plugin.submit.wrapper.arguments import parse
 
 # Slurm writes accounts in lower case and ignores the case of a QOS. Without accounting it reports neither of the two.

@@ -17,7 +17,7 @@ from slurm_plugin.spec import Spec, resources, sbatch_flags
 from slurm_plugin.spec.documents import Path
 from slurm_plugin.spec.problems import GROUPS
 from slurm_plugin.spec.sbatch_flags import directive
-from slurm_plugin.submit import recovery_options
+from slurm_plugin.submit.wrapper import recovery_options
 
 # The flags of recovery -> the key that sets each flag.
 _FLAGS: Final[Mapping[str, Path]] = {

@@ -19,8 +19,8 @@ from slurm_plugin.slurm import Slurm, SlurmError, Submitted
 from slurm_plugin.spec import Spec, policy_language
 from slurm_plugin.spec.key_types import HOOKS
 from slurm_plugin.spec.submit_config import SubmitConfig
-from slurm_plugin.submit import plugin_command, policy_verdict, render
-from slurm_plugin.submit.wrapper import batch_script
+from slurm_plugin.submit import policy_verdict, render
+from slurm_plugin.submit.wrapper import batch_script, plugin_command
 from slurm_plugin.submit.wrapper.arguments import Given
 
 NOT_INSTALLED: Final = "no admin has installed slurm_plugin on this cluster"

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records import durations, job_plan, token
 from slurm_plugin.records.features import ARBITRARY, DISTRIBUTIONS, Features
-from slurm_plugin.submit import recovery_options
-from slurm_plugin.submit.wrapper import batch_script
+from slurm_plugin.submit.wrapper import batch_script, recovery_options
 from slurm_plugin.submit.wrapper.arguments import VARIABLES, Given, Option, parse
 
 # Not sbatch's variables, but the job inherits them.

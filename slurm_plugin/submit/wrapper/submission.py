@@ -15,8 +15,7 @@ from typing import Final
 from slurm_plugin.errors import MissingError, printable
 from slurm_plugin.records import features
 from slurm_plugin.records.features import Problem
-from slurm_plugin.submit import plugin_command
-from slurm_plugin.submit.wrapper import batch_script, build
+from slurm_plugin.submit.wrapper import batch_script, build, plugin_command
 from slurm_plugin.submit.wrapper.arguments import Given
 from slurm_plugin.submit.wrapper.build import RefusedError, Submission
 

@@ -9,8 +9,8 @@ from slurm_plugin.records.durations import ACCEPTED, LONGEST_WAIT_S, slurm_time,
 from slurm_plugin.records.features import read
 from slurm_plugin.records.token import Token, find
 from slurm_plugin.spec import load
-from slurm_plugin.submit.recovery_options import plan_fields
 from slurm_plugin.submit.wrapper.batch_script import Line
+from slurm_plugin.submit.wrapper.recovery_options import plan_fields
 from tests.refusals import refusal_of
 
 # Right column: what `sbatch --time` makes of the left one where it knows that form (sbatch(1), --time).

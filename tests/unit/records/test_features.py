@@ -6,7 +6,7 @@ from slurm_plugin.records import features, job_plan
 from slurm_plugin.records.features import KEYS, Features, read
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.spec import Spec, load
-from slurm_plugin.submit import recovery_options
+from slurm_plugin.submit.wrapper import recovery_options
 from slurm_plugin.submit.wrapper.batch_script import Line
 
 NUMBERS = ("0", "1", "128", "129", "1024", "1025", "65536", "65537", "-1", "1.5", "x", "00", "1000000")

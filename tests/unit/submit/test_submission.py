@@ -15,8 +15,9 @@ from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.slurm import Job, SlurmError, Submitted
 from slurm_plugin.spec import load
 from slurm_plugin.spec.submit_config import StageIn
-from slurm_plugin.submit import plugin_command, submission
+from slurm_plugin.submit import submission
 from slurm_plugin.submit.render import Site, script
+from slurm_plugin.submit.wrapper import plugin_command
 from tests import fakes
 from tests.fake_slurm import FakeSlurm
 from tests.refusals import refusal_of

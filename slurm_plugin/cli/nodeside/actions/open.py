@@ -18,7 +18,7 @@ from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, prin
 from slurm_plugin.records import open_program
 from slurm_plugin.records.open_program import CODE, SHELL, TENSORBOARD, WHAT, OpenProgram
 from slurm_plugin.slurm import steps
-from slurm_plugin.submit import plugin_command
+from slurm_plugin.submit.wrapper import plugin_command
 from slurm_plugin.supervisor.sessions import server
 from slurm_plugin.views import open_program as view
 
