@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from slurm_plugin.errors import MissingError, SlurmPluginError, printable
-from slurm_plugin.experiment import files as experiment_files
 from slurm_plugin.experiment import journal, space, trial_input
+from slurm_plugin.experiment.file import loader
 from slurm_plugin.experiment.metrics import LOG
 from slurm_plugin.experiment.preview import preview
 from slurm_plugin.experiment.record import FAILED, SOURCE, Experiment, State, Trial
@@ -40,7 +40,7 @@ def commands(directory: Path, experiment: Experiment, trials: Sequence[Trial]) -
     """Return trial -> its command for a shell, with its values; empty if the submitted file cannot be read now."""
     job: Mapping[str, Any] = {}
     with suppress(SlurmPluginError):
-        job = experiment_files.load(directory / SOURCE, submit_config.load(), program=False).job
+        job = loader.load(directory / SOURCE, submit_config.load(), program=False).job
     return {each.number: _command(job.get("command", ""), directory, experiment, each) for each in trials}
 
 

@@ -14,8 +14,9 @@ from slurm_plugin import templates
 from slurm_plugin.cli.group import json_option
 from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, load_specs, read_file, sbatch_flags, spec_name
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.experiment import array, files, journal
+from slurm_plugin.experiment import array, journal
 from slurm_plugin.experiment.array import Array
+from slurm_plugin.experiment.file import loader
 from slurm_plugin.experiment.preview import preview as planned
 from slurm_plugin.experiment.record import SOURCE, Experiment
 from slurm_plugin.experiment.searchers import libraries, make
@@ -62,7 +63,7 @@ def submit_file(
     known = flags_if_it_can_say if dry_run else sbatch_flags
     nodes = None if dry_run else lambda: door.nodes([]).values()
     data = read_file(file)
-    experiment, job, wanted, parent = files.load(Path(file), settings, nodes=nodes, known=known)
+    experiment, job, wanted, parent = loader.load(Path(file), settings, nodes=nodes, known=known)
     make(experiment.search)  # raises MissingError for a missing library
     if libraries.any_in(experiment.search):
         settings = structs.replace(settings, command="")  # the deployed slurm-plugin has no packages; this one has
@@ -147,7 +148,7 @@ def _say(
 @json_option
 def preview(file: str, config: Path | None, *, as_json: bool) -> int:
     """Say how many trials of FILE will train how long, and what of it has no meaning on Slurm. Nothing is submitted."""
-    form = planned(files.load(Path(file), submit_config.load(config), program=False).experiment)
+    form = planned(loader.load(Path(file), submit_config.load(config), program=False).experiment)
     click.echo(json.dumps(form) if as_json else "\n".join(_shown(form)))
     return 0
 

@@ -42,7 +42,7 @@ def read(
     """Return the experiment, its job, and where its directory is made; or None and the problems.
 
     `path`: of the file, absolute. An empty place for the directory is the job's.
-    The other arguments are those of slurm_plugin.experiment.files.load. `seed` returns one for a file without.
+    The other arguments are those of slurm_plugin.experiment.file.loader.load. `seed` returns one for a file without.
     """
     file, wrong = documents.record(document, ExperimentFile)
     its, of_searcher = search_section.searcher(document)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment import files
-from slurm_plugin.experiment.files import Loaded
+from slurm_plugin.experiment.file import loader
+from slurm_plugin.experiment.file.loader import Loaded
 from tests.refusals import refusal_of
 
 MODEL = "from determined.pytorch import PyTorchTrial\nclass MyTrial(PyTorchTrial): pass\n"
@@ -28,13 +28,13 @@ def written(directory: Path, text: str) -> Path:
 
 def load(directory: Path, text: str, *given: Any, **named: Any) -> Loaded:
     """Return what the text becomes."""
-    return files.load(written(directory, text), *given, **named)
+    return loader.load(written(directory, text), *given, **named)
 
 
 def problems(directory: Path, text: str, *given: Any, **named: Any) -> list[str]:
     """Return the problems of the text, with their lines and places."""
     path = written(directory, text)
-    first, *found, last = refusal_of(UsageError, files.load, path, *given, **named).splitlines()
+    first, *found, last = refusal_of(UsageError, loader.load, path, *given, **named).splitlines()
     assert first == f"{path}: {len(found)} problem{'s' * (len(found) > 1)}, nothing was submitted"
     assert last == f"  correct the file, then run: slurm-plugin experiment preview {path}"
     return [line.strip() for line in found]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment import files
+from slurm_plugin.experiment.file import loader
 from slurm_plugin.spec.documents import MAX_BYTES
 from tests import fakes
 from tests.unit.experiment.file.small import MODEL
@@ -104,7 +104,7 @@ def test_wrong_values(key: str, tmp_path: Path) -> None:
         for wrong in WRONG:
             path.write_text(json.dumps(changed(whole, (key, *place), wrong)), encoding="utf-8")
             try:
-                found = files.load(path, nodes=lambda: nodes)
+                found = loader.load(path, nodes=lambda: nodes)
             except UsageError as error:
                 assert "\x1b" not in str(error)
             else:
@@ -115,7 +115,7 @@ def test_the_whole_file_is_accepted(tmp_path: Path) -> None:
     """Else its places would not be reached."""
     (tmp_path / "model_def.py").write_text(MODEL)
     (tmp_path / "e.yaml").write_text(json.dumps(WHOLE))
-    job = files.load(tmp_path / "e.yaml").job
+    job = loader.load(tmp_path / "e.yaml").job
     assert (job["time"], job["accelerators"]) == ("10", {"gpu": 8, "type": "a100"})
 
 
@@ -125,4 +125,4 @@ def test_other_files(tmp_path: Path) -> None:
     for data in (b"a: &x 1\nsearcher: *x\n", b"\xff\xfe", b"#" * (MAX_BYTES + 1), b"- searcher\n", b"", b"searcher: 1"):
         path.write_bytes(data)
         with pytest.raises(UsageError):
-            files.load(path)
+            loader.load(path)

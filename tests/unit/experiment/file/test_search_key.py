@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment import files, searchers
+from slurm_plugin.experiment import searchers
+from slurm_plugin.experiment.file import loader
 from slurm_plugin.experiment.record import Algorithm, Metric, Search
 from slurm_plugin.experiment.searchers import asha, libraries
 from slurm_plugin.spec import search_key
@@ -40,7 +41,7 @@ def test_it_becomes_an_experiment(tmp_path: Path) -> None:
     more = "retries: 2\ngrace: 5m\nextends: big\n"
     site = SubmitConfig(presets={"big": {"accelerators": {"gpu": "8"}}})
     given = {"concurrent": "4", "pass_": "arguments", "seed": "7", "directory": "runs", "gamma": "0.5"}
-    found = files.load(path(tmp_path, more, metric="{name: acc, goal: maximize, regex: 'a=(.*)', use: last}", **given),
+    found = loader.load(path(tmp_path, more, metric="{name: acc, goal: maximize, regex: 'a=(.*)', use: last}", **given),
                        site)  # fmt: skip
     metric = Metric("acc", smaller_is_better=False, regex="a=(.*)", use="last")
     options = (Algorithm("tpe_search", {"n_initial_points": 20, "gamma": 0.5}),)
@@ -82,7 +83,7 @@ SEARCHES: list[tuple[dict[str, str], dict[str, Any]]] = [
 @pytest.mark.parametrize(("given", "wanted"), SEARCHES)
 def test_searches(given: dict[str, str], wanted: dict[str, Any], tmp_path: Path) -> None:
     """Options stand beside `algorithm`; each algorithm gets its own."""
-    search = files.load(path(tmp_path, **given)).experiment.search
+    search = loader.load(path(tmp_path, **given)).experiment.search
     assert {key: getattr(search, key) for key in wanted} == wanted
 
 
@@ -136,7 +137,7 @@ def test_refused(name: str, tmp_path: Path) -> None:
     """With line, place and nearest word; the next command is that of experiments."""
     given, wanted = REFUSED[name]
     file = path(tmp_path, **given)
-    said = refusal_of(UsageError, files.load, file).splitlines()
+    said = refusal_of(UsageError, loader.load, file).splitlines()
     assert said[:1] + said[2:] == [
         f"{file}: 1 problem, nothing was submitted",
         f"  correct the file, then run: slurm-plugin experiment preview {file}",
@@ -164,14 +165,14 @@ def test_not_with_other_kinds_of_many_jobs(more: str, tmp_path: Path) -> None:
     spec = SPEC.replace("mode: single", "mode: pytorch")
     if more.startswith("tasks"):
         spec = "\n".join(["name: a", "mode: single", "", "search:", ""])
-    first, *found, last = refusal_of(UsageError, files.load, path(tmp_path, f"{more}\n", spec)).splitlines()
+    first, *found, last = refusal_of(UsageError, loader.load, path(tmp_path, f"{more}\n", spec)).splitlines()
     assert [line.strip() for line in found] == [f"line 9: {NOT_WITH[more]}"], (first, last)
 
 
 def test_all_problems_at_once(tmp_path: Path) -> None:
     """Those of the spec, of the space and of the algorithm."""
     file = path(tmp_path, "time: soon\n", kappa="2", space="{lr: {type: log}, o: {name: 1}}")
-    said = refusal_of(UsageError, files.load, file)
+    said = refusal_of(UsageError, loader.load, file)
     assert said.splitlines()[0] == f"{file}: 4 problems, nothing was submitted"
 
 

@@ -1,4 +1,4 @@
-"""Mirrors slurm_plugin/experiment/files.py: both kinds of file, the seed's own files, and the defaults."""
+"""Mirrors slurm_plugin/experiment/file/loader.py: both kinds of file, the seed's own files, and the defaults."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment import files
+from slurm_plugin.experiment.file import loader
 from slurm_plugin.experiment.record import Algorithm, Metric, Retention
 from slurm_plugin.launch.variables import with_hyperparameters
 from slurm_plugin.spec import load_all, record
@@ -20,7 +20,7 @@ from tests.refusals import refusal_of
 from tests.unit.experiment.file.small import load
 from tests.waiting import HANG_S
 
-FILES = Path(__file__).parent / "files"
+FILES = Path(__file__).parents[1] / "files"
 MODEL = """from determined.keras import TFKerasTrial
 from determined.pytorch import PyTorchTrial
 class MNistTrial(PyTorchTrial): pass
@@ -63,7 +63,7 @@ def directory(tmp_path: Path) -> Path:
 def test_the_examples_of_the_platform(name: str, directory: Path) -> None:
     """Each is accepted unchanged, and its job is a job spec."""
     mode, command, retries, metric, length, values = EXAMPLES[name]
-    experiment, job, *_ = files.load(directory / f"{name}.yaml")
+    experiment, job, *_ = loader.load(directory / f"{name}.yaml")
     assert (job["mode"], job["command"], job.get("retries", 0)) == (mode, command, retries)
     assert (job["name"], job["workdir"], experiment.name) == (name, str(directory), name)
     assert experiment.search.metric == metric
@@ -82,7 +82,7 @@ def test_every_example_is_tried() -> None:
 def test_all_of_one_file(directory: Path) -> None:
     """Each key becomes what its page says."""
     site = SubmitConfig(experiment=Experiments({"4090": "gpu"}), container=Containers("pyxis"))
-    experiment, job, chosen, parent = files.load(directory / "distributed.yaml", site)
+    experiment, job, chosen, parent = loader.load(directory / "distributed.yaml", site)
     saves = "/mnt/volume/userdata/public/ckpt"
     assert job == {
         "name": "distributed",
@@ -184,15 +184,15 @@ def test_neither_kind(tmp_path: Path) -> None:
     """The message says what each kind has; a key that is nearly one of them is named."""
     path = tmp_path / "job.yaml"
     path.write_text("name: a\nserach: {}\n")
-    assert refusal_of(UsageError, files.load, path) == (
+    assert refusal_of(UsageError, loader.load, path) == (
         f"{path}: found no `searcher:`, as an experiment file has, and no `search:`, as a job spec; did you mean"
         f" search?\n  for one job, run: slurm-plugin submit {path}"
     )
-    assert refusal_of(UsageError, files.load, tmp_path / "x") == (
+    assert refusal_of(UsageError, loader.load, tmp_path / "x") == (
         f"{tmp_path}/x: No such file or directory\n  give an experiment file, or a job spec with `search:`"
     )
     os.mkfifo(tmp_path / "pipe")
-    assert refusal_of(UsageError, files.load, tmp_path / "pipe") == (
+    assert refusal_of(UsageError, loader.load, tmp_path / "pipe") == (
         f"{tmp_path}/pipe: found no regular file\n  give an experiment file, or a job spec with `search:`"
     )
 
@@ -203,15 +203,15 @@ def test_a_search_without_its_program(tmp_path: Path) -> None:
     searcher = "searcher: {name: random, metric: m, max_trials: 9, max_length: {batches: 4}}\n"
     for text in (searcher, f"{searcher}entrypoint: nowhere:Class\n"):
         path.write_text(text)
-        assert files.load(path, program=False).experiment.search.trials == 9
+        assert loader.load(path, program=False).experiment.search.trials == 9
     path.write_text(searcher)
-    assert "entrypoint: missing; accepted: a Trial class" in refusal_of(UsageError, files.load, path)
+    assert "entrypoint: missing; accepted: a Trial class" in refusal_of(UsageError, loader.load, path)
 
 
 def test_the_example_of_a_search() -> None:
     """`slurm-plugin example search` is accepted, and its program prints what the regular expression reads."""
-    examples = Path(__file__).parents[3] / "examples"
-    experiment, job, *_ = files.load(examples / "search.yaml")
+    examples = Path(__file__).parents[4] / "examples"
+    experiment, job, *_ = loader.load(examples / "search.yaml")
     assert experiment.search.trials == 20
     command = with_hyperparameters(job["command"], {"lr": "0.01", "momentum": "0.9"}).replace("python3", sys.executable)
     done = subprocess.run(
