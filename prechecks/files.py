@@ -78,6 +78,25 @@ def lock(directory: int, name: str, wait_s: float) -> int:
             return fd
 
 
+class Locked:
+    """Hold the lock `name` of an open directory during a `with` block, then close both. Raise as `lock` does."""
+
+    def __init__(self, directory: int, name: str, wait_s: float) -> None:
+        self._directory = directory
+        try:
+            self._lock = lock(directory, name, wait_s)
+        except BaseException:
+            os.close(directory)
+            raise
+
+    def __enter__(self) -> int:
+        return self._directory
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock)
+        os.close(self._directory)
+
+
 def replace(
     path: str | os.PathLike[str],
     content: str | bytes,

@@ -14,7 +14,6 @@ again in the same allocation.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -85,19 +84,12 @@ class CountingDoor:
     def _update(self, change: Callable[[Seen], tuple[Seen, list[dict[str, float]]]]) -> None:
         """Apply a change to the stored jobs, and count what it returns."""
         try:
-            directory = files.open_directory(str(self._spool))
-            try:
-                lock = files.lock(directory, LOCK, LOCK_WAIT_S)
-                try:
-                    seen, added = change(_load(self._spool))
-                    for jobs in seen.values():
-                        for old in list(jobs)[:-MOST_JOBS]:
-                            del jobs[old]
-                    files.replace(SEEN, quickjson.dumps(seen), mode=0o600, directory=directory)
-                finally:
-                    os.close(lock)
-            finally:
-                os.close(directory)
+            with files.Locked(files.open_directory(str(self._spool)), LOCK, LOCK_WAIT_S) as directory:
+                seen, added = change(_load(self._spool))
+                for jobs in seen.values():
+                    for old in list(jobs)[:-MOST_JOBS]:
+                        del jobs[old]
+                files.replace(SEEN, quickjson.dumps(seen), mode=0o600, directory=directory)
         except OSError as error:
             syslog.syslog(syslog.LOG_WARNING, f"a restart is not counted: {error}")
             return

@@ -129,20 +129,13 @@ def _update(site: Mapping[str, Any], change: Callable[[Jobs], object]) -> None:
     """Change the record under the lock, save it, and write the files. Only log an error."""
     state = site["prechecks"]["state"]
     try:
-        directory = boot_state.open_directory(state, make=True)
-        try:
-            lock = files.lock(directory, LOCK, LOCK_WAIT_S)
-            try:
-                jobs = _load(site)
-                change(jobs)
-                if jobs != boot_state.load(state, ROW):
-                    boot_state.save(state, ROW, jobs)
-                for kind in site["gpu_job_map"]:
-                    _write(_directory(site, kind), _lines(jobs, kind))
-            finally:
-                os.close(lock)
-        finally:
-            os.close(directory)
+        with files.Locked(boot_state.open_directory(state, make=True), LOCK, LOCK_WAIT_S):
+            jobs = _load(site)
+            change(jobs)
+            if jobs != boot_state.load(state, ROW):
+                boot_state.save(state, ROW, jobs)
+            for kind in site["gpu_job_map"]:
+                _write(_directory(site, kind), _lines(jobs, kind))
     except OSError as error:
         syslog.syslog(syslog.LOG_ERR, f"the jobs of the GPUs cannot be written: {error}")
 

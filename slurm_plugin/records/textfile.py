@@ -38,15 +38,8 @@ def add(site: Mapping[str, Any], actor: str, added: Mapping[str, float], gauges:
     if not site["metrics_directory"]:
         return
     try:
-        directory = _open(site, actor)
-        try:
-            lock = files.lock(directory, LOCK, LOCK_WAIT_S)
-            try:
-                _add(site, actor, directory, added, gauges)
-            finally:
-                os.close(lock)
-        finally:
-            os.close(directory)
+        with files.Locked(_open(site, actor), LOCK, LOCK_WAIT_S) as directory:
+            _add(site, actor, directory, added, gauges)
     except OSError as error:
         syslog.syslog(syslog.LOG_WARNING, f"the metrics are not counted: {error}")
 

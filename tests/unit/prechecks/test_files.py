@@ -69,3 +69,16 @@ def test_a_file_system_that_syncs_no_directories(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "fsync", fsync)
     files.replace(tmp_path / "a", "new", durable=True)
     assert content(tmp_path) == {"a": "new"}
+
+
+def test_a_locked_directory(tmp_path: Path) -> None:
+    """One block holds the lock at a time; afterwards, and after a failure, no descriptor is left open."""
+    before = len([*Path("/proc/self/fd").iterdir()])
+    with files.Locked(files.open_directory(str(tmp_path)), "lock", 0) as directory:
+        files.replace("a", "new", directory=directory)
+        with pytest.raises(BlockingIOError):
+            files.Locked(files.open_directory(str(tmp_path)), "lock", 0)
+    with files.Locked(files.open_directory(str(tmp_path)), "lock", 0), pytest.raises(ValueError, match="inside"):
+        raise ValueError("inside")
+    assert content(tmp_path) == {"a": "new", "lock": ""}
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
