@@ -125,7 +125,7 @@ def complete(allocation: Allocation, lines: Iterable[str]) -> Allocation:
     return allocation._replace(hosts=tuple(said[name] for name in tasks))
 
 
-def alone(lines: Iterable[str], *, job_id: int = 0, distribution: str = "block") -> Allocation:
+def from_lines(lines: Iterable[str], *, job_id: int = 0, distribution: str = "block") -> Allocation:
     """Make an allocation from the lines only: hosts in the order of the lines, with one task per device.
 
     Raise HostfileError if there are no lines, for an unreadable line, and for a host with two lines.

@@ -86,7 +86,7 @@ def version_1_2(allocation: Allocation, *, uneven: bool = False) -> str:
     Inside a pod, devices use the pod's links and need no address.
     """
     servers = _servers(allocation)
-    for server, device in each(servers):
+    for server, device in by_rank(servers):
         if device.super_id is None:
             refuse(
                 server,
@@ -202,16 +202,16 @@ def check_super_pods(servers: Sequence[Server], pods: Mapping[str, Sequence[str]
     for server in servers:
         if server.id not in pod_of:
             refuse(server, "it is in no super pod; each server is in one")
-    for server, device in each(servers):
+    for server, device in by_rank(servers):
         if device.super_id is None:
             refuse(server, f"device {device.id} has no super_device_id; `npu-smi info -t spod-info` shows it as SDID")
     refuse_duplicates(
         (f"super_device_id {device.super_id} of super pod {pod_of[server.id]}", _place(server, device))
-        for server, device in each(servers)
+        for server, device in by_rank(servers)
     )
 
 
-def each(servers: Iterable[Server]) -> Iterator[tuple[Server, Device]]:
+def by_rank(servers: Iterable[Server]) -> Iterator[tuple[Server, Device]]:
     """Return every device with its server, in rank order."""
     return ((server, device) for server in servers for device in server.devices)
 
@@ -249,7 +249,7 @@ def _check_ips(servers: Sequence[Server], *, needed: bool) -> None:
     if (complete or not needed) and len(set(known)) == len(known) and _all_ipv4(known):
         return  # the usual table, which may have 10,000 devices
     forms: dict[bool, str] = {}
-    for server, device in each(servers):
+    for server, device in by_rank(servers):
         if not device.ip and needed:
             refuse(server, f"device {device.id} has no address; with more than one server each device has one")
         if device.ip:
@@ -262,7 +262,7 @@ def _check_ips(servers: Sequence[Server], *, needed: bool) -> None:
     if len(forms) > 1:
         raise HostfileError(f"addresses of two families: {forms[False]} and {forms[True]}; all devices have the same")
     refuse_duplicates(
-        (f"device_ip {address(device.ip)}", _place(server, device)) for server, device in each(servers) if device.ip
+        (f"device_ip {address(device.ip)}", _place(server, device)) for server, device in by_rank(servers) if device.ip
     )
 
 

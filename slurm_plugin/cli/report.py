@@ -20,7 +20,7 @@ from slurm_plugin.records.series import slow, usage
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.views import why_node
 from slurm_plugin.views.report import page, verdict
-from slurm_plugin.views.report.story import Drain, Facts, Story, seconds, told
+from slurm_plugin.views.report.story import Drain, Facts, Story, build_story, seconds
 from slurm_plugin.views.report.trace import trace
 
 MOST_OUT: Final = 3  # nodes that are out, among the commands to try next
@@ -43,7 +43,7 @@ def _report(options: Namespace) -> int:
         raise UsageError("--json and --trace: a report has one form\n  leave one of them out")
     door = job_lookup.door_to_slurm()
     for word in options.jobs:
-        story = told(facts(word, door, options.directory, time.time()))
+        story = build_story(facts(word, door, options.directory, time.time()))
         if options.json:
             output_file.write(options.output, f"{json.dumps(verdict.form(story))}\n")
         else:

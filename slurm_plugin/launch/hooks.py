@@ -11,7 +11,7 @@ from slurm_plugin.launch import command
 NAMES: Final = ("startup-hook.sh", "ma-pre-start.sh", "ma-pre-start.py")
 
 
-def beside(words: Sequence[str], workdir: Path, say: Callable[[str], None]) -> tuple[Path, ...]:
+def program_hooks(words: Sequence[str], workdir: Path, say: Callable[[str], None]) -> tuple[Path, ...]:
     """Return the hooks in the directory of a command's program, in the order in which they run.
 
     The program is the first word that ends in .py or .sh and is a file. For a command without such a

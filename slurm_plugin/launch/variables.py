@@ -20,7 +20,7 @@ _HELD = re.compile(r"\0([^\0]+)\0")
 _UNSET: Final = "the command names it, and it is not set on this node"
 
 
-def held(name: str) -> str:
+def placeholder(name: str) -> str:
     """Return the form of a variable in a word."""
     return f"\0{name}\0"
 
@@ -43,7 +43,7 @@ def read(word: str) -> str:
         if found is None:
             raise ValueError(f"{word[dollar : dollar + 12]}: this $ begins no variable; accepted: ${{NAME}}, $$")
         name = found[1] or found[2]
-        text += word[at:dollar] + (held(name) if name else "$")
+        text += word[at:dollar] + (placeholder(name) if name else "$")
         at = found.end()
     return text + word[at:]
 
@@ -67,7 +67,7 @@ def replaced(words: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...
     return tuple(_HELD.sub(value, word) for word in words)
 
 
-def known(words: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+def with_values(words: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words with the values of the variables that are set; keep the other variables."""
     return tuple(_HELD.sub(lambda found: environ.get(found[1], found[0]), word) for word in words)
 

@@ -83,7 +83,7 @@ def _next_step(steps: list[str], done: list[str], node: Node, now: float) -> str
     if len(done) >= len(steps):
         return ""
     step: str = steps[len(done)]
-    if step != REPORT and len(node_repairs.lately(node.comment, now)) >= MOST:
+    if step != REPORT and len(node_repairs.recent(node.comment, now)) >= MOST:
         return REPORT if REPORT in steps else ""
     return step
 

@@ -52,7 +52,7 @@ def extended(reason: str, comment: str, limit: int, now: float) -> str:
     """
     jobs = list(dict.fromkeys(filter(None, (*node_drains.jobs_of(comment, now), job(reason)))))
     items = reason_parts(reason)
-    repaired = {each.item for each in node_repairs.lately(comment, now) if each.item.replace(".", " ") in items}
+    repaired = {each.item for each in node_repairs.recent(comment, now) if each.item.replace(".", " ") in items}
     if not limit or node_drains.REPEAT in items:
         return reason
     if len(jobs) >= limit:

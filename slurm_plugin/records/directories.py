@@ -24,7 +24,7 @@ def state_directory() -> Path:
     return top / "slurm_plugin"
 
 
-def known() -> list[str]:
+def read() -> list[str]:
     """Return the directories, the newest last. Leave out malformed lines."""
     found: dict[str, None] = {}
     with suppress(RuntimeError):
@@ -41,7 +41,7 @@ def add(directory: str) -> None:
     from prechecks import files  # noqa: PLC0415 - a dry run does not need it
 
     with suppress(OSError, RuntimeError):
-        path, there = state_directory() / FILE, known()
+        path, there = state_directory() / FILE, read()
         if there[-1:] == [directory]:
             return
         path.parent.mkdir(parents=True, exist_ok=True)

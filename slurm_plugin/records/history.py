@@ -135,7 +135,7 @@ def _row(attempt: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         said["n"],
         local(start) if start else f"until {local(end)}" if end else "?",
-        took((end - start).total_seconds()) if start and end else "?",
+        duration((end - start).total_seconds()) if start and end else "?",
         said["nodes"],
         "-" if attempt.get("code", 0) is None else said["code"],
         THEN.get(said["action"], said["action"]),
@@ -169,7 +169,7 @@ def verdicts(attempt: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(str(node), str(what)) for node, what in found.items()] if isinstance(found, dict) else []
 
 
-def took(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return a time as `45 s`, `12 min 5 s`, `3 h 20 min`, `2 d 4 h`; `?` for a negative time."""
     if seconds < 0:
         return "?"

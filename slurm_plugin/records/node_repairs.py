@@ -61,7 +61,7 @@ def of_drain(comment: str) -> list[Repair]:
     return [each for each in repairs_in(comment) if not past or each.start >= past[-1].start]
 
 
-def lately(comment: str, now: float) -> list[Repair]:
+def recent(comment: str, now: float) -> list[Repair]:
     """Return the resets and reboots of the last DAYS, oldest first.
 
     A drain for REPEAT was ended by an administrator: repairs before it no longer count.

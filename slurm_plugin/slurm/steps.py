@@ -133,7 +133,7 @@ def answering_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if not name.startswith(_NO_ANSWERS)}
 
 
-def beside(
+def overlap_step(
     argv: Sequence[str],
     job_id: int,
     node: str,

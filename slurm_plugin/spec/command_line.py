@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=", re.ASCII)
 
 
 def split(text: str) -> tuple[str, ...]:
-    """Return the words of a command, at least one. Variables have the form of `variables.held`.
+    """Return the words of a command, at least one. Variables have the form of `variables.placeholder`.
 
     Raise ValueError with the text that was found, and how to write it.
     """
@@ -130,7 +130,7 @@ class _Words:
         if found := variables.AFTER_DOLLAR.match(self._text, self._at):
             self._at = found.end()
             name = found[1] or found[2]
-            return variables.held(name) if name else "$"
+            return variables.placeholder(name) if name else "$"
         self._at -= 1
         return self._refuse(
             "no shell runs this command, and only $NAME and ${NAME} are replaced; quote it with ' to keep it"

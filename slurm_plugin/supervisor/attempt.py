@@ -199,7 +199,7 @@ class Attempts:
                 look = None if plan.retries or not self.preparation.asks else self._look
                 self.diagnosis, nodes = diagnose(failure, nodes, checked=plan.retries > 0, look=look)
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")
-        if (made := progress.made(before, self.newest)) is None:
+        if (made := progress.has_new_checkpoint(before, self.newest)) is None:
             say(f"could not tell whether there is a new checkpoint: not all of {plan.checkpoint} can be read")
         return Attempt(phase, code, nodes, launcher.told_to_end, cause, made, missing=self.missing, saved=self.saved)
 
@@ -266,7 +266,7 @@ class Attempts:
             code = self.launcher.run(launch.argv, environ, say, look=look)
         if self.plan.trial and not code:
             self.saved = launcher.was_told_to_save(began, self.plan.grace_s + SAVED_S)
-        program = "" if preparation.container else variables.known(preparation.words[:1], environ)[0]
+        program = "" if preparation.container else variables.with_values(preparation.words[:1], environ)[0]
         code = as_a_shell(code, launch.argv, program, environ) if program else code  # a container has its own programs
         self.missing = missing(program, environ) if code == NOT_FOUND else ""
         code = kept.ended(code)

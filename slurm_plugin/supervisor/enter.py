@@ -108,7 +108,7 @@ def _words(launch: Saved, worker: int, sent: str = "") -> list[str]:
     if launch.step:
         terminal = sys.stdin.isatty() and sys.stdout.isatty()
         node, group = launch.nodes[worker], launch.group(worker)
-        return steps.beside(inside, launch.job, node, terminal=terminal, group=group, options=launch.step)
+        return steps.overlap_step(inside, launch.job, node, terminal=terminal, group=group, options=launch.step)
     if launch.contained:
         return [*launch.inside, *inside]
     return [_shell(), *(("-c", sent) if sent else ())]

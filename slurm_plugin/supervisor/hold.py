@@ -21,7 +21,7 @@ from prechecks import files
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.launch import Launch
 from slurm_plugin.records import job_directory, notify
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.supervisor.decide import Action, Attempt, Phase, Wish, decide
 from slurm_plugin.supervisor.launcher import Launcher
@@ -76,7 +76,7 @@ def terms(asked_s: float, most_s: float, now: float, limit: float | None, whose:
         return None
     until, shorter = now + asked_s, ""
     if most_s < asked_s:
-        until, shorter = now + most_s, f"the site allows {took(most_s)} ({whose})"
+        until, shorter = now + most_s, f"the site allows {duration(most_s)} ({whose})"
     if limit is not None and limit - BEFORE_THE_LIMIT_S < until:
         until, shorter = limit - BEFORE_THE_LIMIT_S, f"its time limit ends the job at {utc(limit)}"
     return Terms(until, shorter) if until > now else None
@@ -165,7 +165,7 @@ class Hold:
         if found is None:
             say(f"no hold: the job's time limit ends it at {utc(limit or self._began)}")
         elif found.shorter:
-            asked, given = took(self._asked_s), took(found.until - self._began)
+            asked, given = duration(self._asked_s), duration(found.until - self._began)
             say(f"hold_on_failure asked for {asked}, the hold lasts {given}: {found.shorter}")
         return found
 

@@ -58,7 +58,7 @@ def newest_of(paths: Iterable[str]) -> Newest:
     return Newest(max((each.at for each in found), default=0.0), away, any(each.slow for each in found))
 
 
-def made(before: Newest, after: Newest) -> bool | None:
+def has_new_checkpoint(before: Newest, after: Newest) -> bool | None:
     """Return whether there is a new checkpoint, from the newest files before and after; None if unknown.
 
     A file newer than all earlier files is a new checkpoint, unless the first read may have missed it.

@@ -29,7 +29,7 @@ def command(plan: JobPlan, run: Run) -> tuple[str, ...]:
     Raise UsageError for a changed batch script, and OSError if only the site requests features.
     """
     whole = Path(plan.batch_script).read_bytes()
-    text = below(whole, plan.mark, guess=plan.of_site)
+    text = user_script(whole, plan.mark, guess=plan.of_site)
     job_directory.keep(Path.cwd(), int(os.environ.get("SLURM_ARRAY_JOB_ID") or run.job_id), script=whole)
     try:
         path = job_directory.directory(Path.cwd(), run.job_id, needed=True) / f"{NAME}.{run.restart}"
@@ -62,7 +62,7 @@ def _alone(plan: JobPlan, why: Exception) -> NoReturn:
     """
     shown = " ".join(str(why).split())
     syslog.syslog(syslog.LOG_WARNING, f"job {os.environ.get('SLURM_JOB_ID', '')} runs unsupervised: {shown}")
-    made = _in_memory(below(Path(plan.batch_script).read_bytes(), plan.mark, guess=True))
+    made = _in_memory(user_script(Path(plan.batch_script).read_bytes(), plan.mark, guess=True))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals, and the script would inherit that
         signal.signal(number, signal.SIG_DFL)
     os.execv(f"/proc/self/fd/{made}", [plan.batch_script, *plan.command])  # noqa: S606 - the user's own
@@ -76,7 +76,7 @@ def _in_memory(text: bytes) -> int:
     return made
 
 
-def below(batch: bytes, mark: str, *, guess: bool = False) -> bytes:
+def user_script(batch: bytes, mark: str, *, guess: bool = False) -> bytes:
     """Return the user's script, below the mark line. Raise UsageError if something has removed this line.
 
     `guess`: then return the text from the next `#!` on, with which every script begins.

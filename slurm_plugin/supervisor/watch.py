@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from slurm_plugin.records import node_drains
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.supervisor import progress
 from slurm_plugin.supervisor.decide import Cause, Health
 from slurm_plugin.supervisor.guard.client import Guards
@@ -41,7 +41,7 @@ def allowed_grace(asked_s: float, site: Mapping[str, Any], launcher: Launcher) -
     if launcher.ending:
         most_s, why = min(most_s, launcher.kill_s), "Slurm leaves {} (KillWait)"
     if most_s < asked_s:
-        say(f"grace asked for {took(asked_s)}, {why.format(took(most_s))}")
+        say(f"grace asked for {duration(asked_s)}, {why.format(duration(most_s))}")
     return float(min(asked_s, most_s))
 
 

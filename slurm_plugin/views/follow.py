@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from slurm_plugin.errors import printable
 from slurm_plugin.records import grant, progress_file, token
 from slurm_plugin.records.grant import Grant, is_uncounted
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import ENDED, WAITING, Job, JobNotFoundError, Slurm, SlurmError
 from slurm_plugin.views import reasons
@@ -167,7 +167,7 @@ def bar(points: Sequence[Point], width: int = BAR) -> str:
         return f"step {newest.text}" + (f", {newest.step_s:.3g} s each" if newest.step_s else "")
     part = min(1.0, newest.step / newest.of)
     done = int(part * width)
-    left = "" if left_s is None else f", {took(left_s)} left"
+    left = "" if left_s is None else f", {duration(left_s)} left"
     return f"[{'#' * done}{'.' * (width - done)}] {newest.text}, {part:.0%}{left}"
 
 

@@ -85,7 +85,7 @@ def form(row: Row) -> dict[str, Any]:
 @lru_cache(4096)
 def _took(seconds: int | None) -> str:
     """Return a duration without spaces: `3h20min`."""
-    return "-" if seconds is None else history.took(seconds).replace(" ", "")
+    return "-" if seconds is None else history.duration(seconds).replace(" ", "")
 
 
 def _step(row: Row) -> str:

@@ -14,7 +14,7 @@ def line(found: Entry, *, on: bool, pattern: re.Pattern[str] | None = None) -> s
     return _painted(found, found.label + found.text, on=on, pattern=pattern)
 
 
-def told(speaker: str, found: Entry, width: int, *, on: bool, pattern: re.Pattern[str] | None = None) -> str:
+def speaker_line(speaker: str, found: Entry, width: int, *, on: bool, pattern: re.Pattern[str] | None = None) -> str:
     """Return a line of several logs, with a column for who speaks."""
     return f"{paint(speaker.rjust(width), 'dim', on=on)} | {_painted(found, found.text, on=on, pattern=pattern)}"
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from prechecks.report import OURS
 from slurm_plugin.errors import printable
 from slurm_plugin.records import node_drains, node_repairs
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.slurm import Node
 from slurm_plugin.slurm.resources import Event
 from slurm_plugin.views.columns import fitted
@@ -72,7 +72,7 @@ def text(
     for each in times:
         until = time_text(each.end, zone) if each.end else "-" if each.back == STILL else "?"
         end = each.end or (now if each.back == STILL else None)
-        lasted = took((end - each.start).total_seconds()) if end else "?"
+        lasted = duration((end - each.start).total_seconds()) if end else "?"
         cells.append([time_text(each.start, zone), until, lasted, each.by, each.back, each.because])
     cells = [[printable(cell) for cell in row] for row in cells]
     paints = [["bold"] * len(HEAD), *(["", "yellow" if row[4] == STILL else "", "", "", "", ""] for row in cells[1:])]
@@ -90,7 +90,7 @@ class Score(NamedTuple):
 def score(node: Node, now: datetime) -> Score:
     """Return the score of a node by its Comment: the jobs that count for `repeat_drains` of the site file."""
     jobs = node_drains.jobs_of(node.comment, now.timestamp())
-    repairs = [f"{each.step} for {each.item}" for each in node_repairs.lately(node.comment, now.timestamp())]
+    repairs = [f"{each.step} for {each.item}" for each in node_repairs.recent(node.comment, now.timestamp())]
     parts = [f"drained for jobs {', '.join(jobs)} in {node_drains.REPEAT_DAYS} days"] if jobs else []
     parts += [f"repaired in {node_repairs.DAYS} days: {', '.join(repairs)}"] if repairs else []
     return Score(len(jobs), tuple(parts))

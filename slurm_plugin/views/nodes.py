@@ -244,10 +244,10 @@ def plain(found: Sequence[Row], fits: Mapping[str, Fit] | None = None) -> list[s
         return ["no node matches"]
     words = [fits[row.node.name].word if fits else state(row.node).rstrip("*") for row in found]
     counts = {word: words.count(word) for word in dict.fromkeys(words)}
-    return [f"{some(len(found))}: {', '.join(f'{count} {word}' for word, count in counts.items())}"]
+    return [f"{node_count(len(found))}: {', '.join(f'{count} {word}' for word, count in counts.items())}"]
 
 
-def some(count: int) -> str:
+def node_count(count: int) -> str:
     """Return `1 node`, `2 nodes`."""
     return "1 node" if count == 1 else f"{count} nodes"
 

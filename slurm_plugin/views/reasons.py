@@ -164,7 +164,7 @@ def too_many(wanted: int, partitions: str, there: Mapping[str, int]) -> str:
     return f"it asks for {wanted} nodes, and {has}, so it never starts"
 
 
-def known(table: Mapping[str, Known], words: str) -> Known | None:
+def row_of(table: Mapping[str, Known], words: str) -> Known | None:
     """Return the row of the longest key with which `words` begins. The empty key matches only empty `words`."""
     found = [key for key in table if key and words.startswith(key)]
     if found:

@@ -150,7 +150,7 @@ def reserved(
 
 def _waits(job: Job, given: Grant | None, never: str, reserved: str) -> tuple[str, list[str]]:
     """Explain a job in the queue. After a requeue BeginTime is Slurm's delay, which the plugin's worker removes."""
-    row = reasons.known(reasons.PENDING, job.reason) or reasons.Known("Slurm says no more", "scontrol show job {job}")
+    row = reasons.row_of(reasons.PENDING, job.reason) or reasons.Known("Slurm says no more", "scontrol show job {job}")
     says = never or reserved or row.says
     if job.reason == "BeginTime" and job.restarts:
         says = "it was requeued, and Slurm lets such a job start after 121 s"

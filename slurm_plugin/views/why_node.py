@@ -146,7 +146,7 @@ def _plugin_drain(node: Node, *, periodic: bool | None, passes: int | None) -> t
 
 def _other_drain(node: Node) -> tuple[list[str], list[str]]:
     """Explain a drain by Slurm or a person, which the plugin never undoes. Also return commands to try."""
-    row = reasons.known(reasons.NODE_REASONS, node.standing_reason)
+    row = reasons.row_of(reasons.NODE_REASONS, node.standing_reason)
     who = f" ({node.reason_user}, {history.moment(node.reason_time)})" if node.reason_user and node.reason_time else ""
     resume = f"scontrol update nodename={node.name} state=resume"
     if row:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.views.report.page import page as written
-from slurm_plugin.views.report.story import Facts, told
+from slurm_plugin.views.report.story import Facts, build_story
 from tests import reports
 from tests.browser import CONTRAST, Browser
 
@@ -61,7 +61,7 @@ SELECTED = """[document.querySelector('#attempts [aria-selected=true]')?.dataset
 def opened(browser: Browser, directory: Path, facts: Facts) -> str:
     """Open the page of a job, and return its address."""
     path = directory / "job.html"
-    path.write_text(written(told(facts), zone=UTC), encoding="utf-8")
+    path.write_text(written(build_story(facts), zone=UTC), encoding="utf-8")
     browser.open(path.as_uri())
     return path.as_uri()
 

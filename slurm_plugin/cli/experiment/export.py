@@ -54,7 +54,7 @@ def _command(command: str, directory: Path, experiment: Experiment, trial: Trial
     return " ".join([*(f"{name}={shlex.quote(each)}" for name, each in values if name.startswith(space.HP)), line])
 
 
-def beside(directory: Path, experiment: Experiment, state: State, page: Path | None) -> Beside:
+def page_extras(directory: Path, experiment: Experiment, state: State, page: Path | None) -> Beside:
     """Return what the page shows beside the records. `page`: where it will be; None: not known."""
 
     def link(number: int) -> str:

@@ -223,7 +223,7 @@ def _report(options: Namespace) -> int:
     state = found.journal.read()
     path = options.output or found.directory / REPORT_FILE
     place = None if path == output_file.STDOUT else path
-    beside = export.beside(found.directory, found.experiment, state, place)
+    beside = export.page_extras(found.directory, found.experiment, state, place)
     content = page.page(found.experiment, state, time.time(), beside)
     output_file.page(path, content)
     return 0

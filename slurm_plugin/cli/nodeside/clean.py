@@ -34,7 +34,7 @@ def _clean(options: Namespace) -> int:
     problems, kept, foreign = list[str](), set[str](), set[str]()
     places = [(each, True) for each in named or [str(Path.cwd())]]
     if not named:  # the working directories of the caller's jobs, each without what is below it
-        places += [(each, False) for each in directories.known()]
+        places += [(each, False) for each in directories.read()]
     for directory, below in places:
 
         def work(directory: str = directory, *, below: bool = below) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _lines(total: Mapping[str, Any]) -> Iterator[str]:
     done = "removed" if total["removed"] else "would be removed"
     for each in total["jobs"]:
         yield f"{each['directory']}: {done}, {log.size(each['bytes'])}"
-    age = history.took(total["older_s"])
+    age = history.duration(total["older_s"])
     yield f"jobs that ended more than {age} ago: {len(total['jobs'])} {done}, {log.size(total['bytes'])}"
     if total["kept"]:
         yield f"kept: {total['kept']} whose jobs wait, run, or ended later"

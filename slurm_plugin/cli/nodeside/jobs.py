@@ -120,7 +120,7 @@ def _ended(door: Slurm, asked: Question, there: Sequence[Listed], problems: list
     if asked.user and {job_records.own_name(), str(os.geteuid())}.isdisjoint(asked.user.split(",")):
         return []
     mine = {each.directory for each in there if each.directory.startswith("/")}
-    places = {*mine, *directories.known(), str(asked.directory.absolute())}
+    places = {*mine, *directories.read(), str(asked.directory.absolute())}
     ended, complete = job_records.past(
         places, since, [each.job.id for each in there], door.config().get("ClusterName", "")
     )

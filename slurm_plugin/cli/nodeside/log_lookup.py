@@ -96,7 +96,7 @@ def text(
     if not several:
         return (log.line(each, on=on, pattern=pattern) for _, those in streams for each in those)
     width = max([len(reader.OURS), *(len(speaker) for speaker, _ in streams)])
-    return (log.told(speaker, each, width, on=on, pattern=pattern) for speaker, each in reader.merged(streams))
+    return (log.speaker_line(speaker, each, width, on=on, pattern=pattern) for speaker, each in reader.merged(streams))
 
 
 def note(line: str) -> None:

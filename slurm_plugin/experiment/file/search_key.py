@@ -133,7 +133,7 @@ def _search(asked: search_key.Search, seed: Callable[[], int]) -> Search:
         metric=Metric(metric.name, metric.goal == "minimize", metric.regex, metric.use),
         space=asked.space,
         algorithms=tuple(
-            Algorithm(name, libraries.given(name, options) if name in libraries.OPTIONS else options)
+            Algorithm(name, libraries.all_options(name, options) if name in libraries.OPTIONS else options)
             for name in asked.algorithm
             for options in (_options(asked, name),)
         ),

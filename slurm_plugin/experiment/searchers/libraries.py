@@ -82,7 +82,7 @@ PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
 ONLY_NUMBERS: Final = ("bayes_opt_search", "optuna cmaes")
 
 
-def given(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def all_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return all options of an algorithm but `num_samples`, the budget; a null in the file is the default."""
     found = {key: options.get(key) for key in OPTIONS[name]}
     values = {key: OPTIONS[name][key].default if value is None else value for key, value in found.items()}
@@ -144,4 +144,4 @@ def _kind(algorithm: Algorithm) -> str:
     """Return the name of an algorithm, and for optuna its sampler."""
     if algorithm.name != "optuna":
         return algorithm.name
-    return f"optuna {given('optuna', algorithm.options)['sampler']}"
+    return f"optuna {all_options('optuna', algorithm.options)['sampler']}"

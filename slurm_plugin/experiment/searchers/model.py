@@ -81,7 +81,7 @@ class LibrarySearcher:
 
     def __init__(self, search: Search, options: Mapping[str, Any]) -> None:
         """Begin a search; `libraries.check` found no problem in it."""
-        self._search, self._options = search, libraries.given(search.algorithms[0].name, options)
+        self._search, self._options = search, libraries.all_options(search.algorithms[0].name, options)
         self._budget = search.trials
         self._dimensions = tuple(
             Dimension(path, entry) for path, entry in space.parameters(search.space) if entry["type"] != "const"

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import printable
 from slurm_plugin.records import job_directory
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 
 FILE: Final = "usage.jsonl"
 VERSION: Final = 1
@@ -75,7 +75,9 @@ class Low(NamedTuple):
     @property
     def text(self) -> str:
         """Return the warning as one sentence."""
-        return f"the accelerators of {printable(self.node)} were used {self.used:.0%} of the last {took(self.seconds)}"
+        return (
+            f"the accelerators of {printable(self.node)} were used {self.used:.0%} of the last {duration(self.seconds)}"
+        )
 
 
 def write(path: Path, samples: Iterable[Sample], nodes: int) -> None:

@@ -49,7 +49,7 @@ def main(args: "Sequence[str]") -> int:
     if made and made.place:
         from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - only for a script that has features
 
-        made = submission.beside(made) or (None if made.of_site else made)
+        made = submission.write_script(made) or (None if made.of_site else made)
     if made and made.script:
         _on_fd(_STDIN, made.script)
     return _become(path, made.arguments if made else args, os.environ)

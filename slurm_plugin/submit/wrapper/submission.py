@@ -73,7 +73,7 @@ def _said(shown: str, problems: list[Problem]) -> str:
     return "\n".join((head, *texts, "  correct the #PLUGIN lines, then submit it again; see: slurm-plugin schema"))
 
 
-def beside(made: Submission) -> Submission | None:
+def write_script(made: Submission) -> Submission | None:
     """Write the batch script beside the user's script, to be removed when this process, then sbatch, has ended.
 
     Return the submission with that file. Return None if the file cannot be written; print a message if the user

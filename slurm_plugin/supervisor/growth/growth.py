@@ -18,7 +18,7 @@ from hostfiles import HostfileError, nodelist
 from prechecks.child import Child
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import grant, job_directory, progress_file, token
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Slurm, connect
 from slurm_plugin.supervisor import progress
@@ -59,7 +59,7 @@ class Growth:
     ) -> None:
         """`own`: the nodes of the program. `slurm_bin`: see `connect`. `look`: what the child runs; see `asked`."""
         self._plan, self._clock, self._now = plan, clock, now
-        self._look = look or (lambda question, lasting: asked(_door(slurm_bin), question, lasting, now()))
+        self._look = look or (lambda question, lasting: free_nodes(_door(slurm_bin), question, lasting, now()))
         directory = job_directory.directory(Path.cwd(), run.job_id)
         self._question = Question(run.job_id, run.attempt, tuple(own), plan.checkpoint, str(directory))
         # A run that left out a node of its own had a fault, so its requeue would use a restart.
@@ -125,7 +125,7 @@ class Growth:
         left_s = found["left_s"] if found["left_s"] is not None else float("inf")
         cost_s = self._first_s + max(0.0, self._now() - self._seen)
         if not decision.is_worth(len(self._question.own), gain, left_s, cost_s):
-            self._say(f"{gain} more node(s) free, and the job does not grow: {took(left_s)} are left")
+            self._say(f"{gain} more node(s) free, and the job does not grow: {duration(left_s)} are left")
             return ""
         return f"{gain} {WHY}"
 
@@ -140,7 +140,7 @@ def _door(slurm_bin: str) -> Slurm:
     return connect(directory=slurm_bin, deadline_s=DEADLINE_S, say=lambda _line: None, in_job=True)
 
 
-def asked(door: Slurm, question: Question, lasting: Collection[str], now: float) -> bytes:
+def free_nodes(door: Slurm, question: Question, lasting: Collection[str], now: float) -> bytes:
     """Look for free nodes, in a child process. Return an answer as JSON.
 
     `idle`: the nodes that the job could use. `waits`: which job waits for nodes, or why that is not known; absent if

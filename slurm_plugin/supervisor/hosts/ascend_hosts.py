@@ -48,7 +48,7 @@ def _of_lines(options: argparse.Namespace, environ: Mapping[str, str]) -> Alloca
     """
     lines = devices.read(options.devices)
     if options.nodelist is None and not _in_a_job(environ):
-        found = npu.alone(lines, job_id=options.job_id or 0, distribution=options.distribution or "block")
+        found = npu.from_lines(lines, job_id=options.job_id or 0, distribution=options.distribution or "block")
         return _counted(options, found)
     found = npu.complete(described(options, environ, 1), lines)
     if options.nodelist is not None and options.tasks_per_node is None:

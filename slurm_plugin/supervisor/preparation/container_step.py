@@ -13,7 +13,7 @@ from slurm_plugin.slurm import steps
 NVIDIA, AMD = "/dev/nvidiactl", "/dev/kfd"
 
 
-def made(
+def job_container(
     plan: JobPlan, environ: Mapping[str, str], task_prolog: Callable[[], str], copies: str = ""
 ) -> Container | None:
     """Return the container of a job with the program's mounts; None if the plan has no container.

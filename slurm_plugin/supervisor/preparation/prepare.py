@@ -70,7 +70,7 @@ class Preparation:
             node_directory.name(part, run.restart) for part in run.parts or (run.job_id,)
         )
         beside = plan.found_hooks and not plan.mark
-        found = hooks.beside(variables.known(self.words, environ), Path.cwd(), say) if beside else ()
+        found = hooks.program_hooks(variables.with_values(self.words, environ), Path.cwd(), say) if beside else ()
         self.hooks = (*found, *map(Path, plan.before))
         stem = log_files.stem(environ.get("SLURM_JOB_NAME", ""), run.job_id, run.attempt)
         apart = bool(plan.logs) and not os.path.sameopenfile(1, 2)
@@ -81,7 +81,7 @@ class Preparation:
         if plan.logs:
             with suppress(OSError):  # tee reports it, and the program goes on
                 os.makedirs(plan.logs, exist_ok=True)  # noqa: PTH103
-        self.container = container_step.made(plan, environ, task_prolog, copies)
+        self.container = container_step.job_container(plan, environ, task_prolog, copies)
         self.plugin_step = self._starts_plugin_step()
         script = self.mode.task_script(self.place) if self.plugin_step else None
         if self.container:
@@ -206,7 +206,7 @@ class Preparation:
     @property
     def python(self) -> str:
         """The Python on the node: the command's Python, or python3 if the command runs in a container."""
-        return "python3" if self.container else hooks.python_of(variables.known(self.words, self.environ))
+        return "python3" if self.container else hooks.python_of(variables.with_values(self.words, self.environ))
 
     def hook_step(self, command: Sequence[str], *, after: bool = False) -> tuple[str, ...]:
         """Return the step that runs the hooks before or `after` the program on each node. `command`: `slurm-plugin`."""
@@ -316,7 +316,7 @@ class Preparation:
         environ |= {**self.mode.variables(self.place), **ours}
         if not self.container:  # paths inside a container differ
             set_, note = conda.environment(
-                variables.known(self.words, environ), environ, PurePosixPath(Path.cwd()), os.path.exists
+                variables.with_values(self.words, environ), environ, PurePosixPath(Path.cwd()), os.path.exists
             )
             environ = {**environ, **set_}
             if note and launched:

@@ -63,13 +63,13 @@ class Mover:
         again = max(asked.again if asked else 0, self._run.attempt - self._run.restart)
         if given is None or given.with_restarts(again).left <= 0:
             return "no restart is left"
-        idle = others(self._run.nodes, machines, job.partition, excluded)
+        idle = idle_nodes(self._run.nodes, machines, job.partition, excluded)
         if len(idle) < self._least:
             return f"it needs {self._least} other idle nodes like its own, and there are {len(idle)}"
         return ""
 
 
-def others(
+def idle_nodes(
     own: Collection[str], machines: Mapping[str, tuple[Node, Resources]], partition: str, excluded: Collection[str]
 ) -> list[str]:
     """Return the idle nodes of the partition that have all that the job's own nodes have in common."""

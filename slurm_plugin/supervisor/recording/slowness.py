@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from slurm_plugin.logs.steps import Step
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.records.series.usage import Accelerator, Sample
 
 RECENT: Final = 20  # iterations, or steps, whose median is judged
@@ -95,7 +95,7 @@ class StepTimes:
         if now - self._since < SLOW_S:
             return ""
         best = f"{recent / self._best:.2g} times as long as at the best of this attempt ({self._best:.3g} s)"
-        return f"a step takes {recent:.3g} s for {took(now - self._since)}, {best}"
+        return f"a step takes {recent:.3g} s for {duration(now - self._since)}, {best}"
 
 
 @dataclass(slots=True)

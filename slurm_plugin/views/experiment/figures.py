@@ -15,7 +15,7 @@ from slurm_plugin.experiment.record import (
     Experiment,
     Trial,
 )
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.views.axis import Axis
 from slurm_plugin.views.experiment import charts
 from slurm_plugin.views.experiment.charts import BOTTOM, LEFT, RIGHT, TOP, Mark
@@ -241,7 +241,7 @@ def budget(found: Plotted) -> str:
 
 
 def _measured(name: str, number: float) -> str:
-    return took(number) if name == "time" else amount(number)
+    return duration(number) if name == "time" else amount(number)
 
 
 def axes(experiment: Experiment) -> tuple[Sequence[Dimension], str]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from slurm_plugin.experiment import space
 from slurm_plugin.experiment.record import CANCELLED, FAILED, INVALID, Experiment, State, Trial
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.views import markup
 from slurm_plugin.views.experiment import figures, text
 from slurm_plugin.views.experiment.dimensions import searched
@@ -90,7 +90,7 @@ def _summary(experiment: Experiment, state: State, now: float, directory: str) -
         "Best trial": f"{found.best.number} ({found.best.state})" if found.best else "",
         "Trials": ", ".join(f"{count} {name}" for name, count in found.counts.items() if count) or "none",
         "Left": f"{found.left} of {found.budget}" if found.budget else str(found.left),
-        "Time of all trials": took(found.spent_s),
+        "Time of all trials": duration(found.spent_s),
         f"Trained ({search.unit})": text.amount(found.trained)
         + (f" of {text.amount(found.full)}, {found.trained / found.full:.0%}" if found.full else ""),
     }
@@ -161,7 +161,7 @@ def _table(experiment: Experiment, trials: Sequence[Trial], now: float, link: Ca
             *(f"<td>{escaped(shown(dimension.of(each.values), LONGEST // 5))}" for dimension in dimensions),
             f"<td>{escaped(algorithm(experiment, each))}" if several else "",
             f'<td data-v="{far:.12g}">{text.amount(far)}' if far else "<td>",
-            f'<td data-v="{time:.0f}">{took(time)}' if time else "<td>",
+            f'<td data-v="{time:.0f}">{duration(time)}' if time else "<td>",
             f"<td>{escaped(each.task, LONGEST // 5)}<td>{escaped(each.why, LONGEST)}",
             f'<td><a href="{html.escape(address)}">log</a>' if address else "<td>",
         ]

@@ -6,7 +6,7 @@ from typing import Final
 
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.experiment.record import CANCELLED, COMPLETED, FAILED, RUNNING, STOPPED, Experiment, State, Trial
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.views.columns import columns, paint
 from slurm_plugin.views.experiment.dimensions import searched
@@ -67,8 +67,8 @@ def status(experiment: Experiment, state: State, now: float, *, on: bool) -> lis
         )
     if found.ends_in_s is not None:
         end = datetime.fromtimestamp(now + found.ends_in_s).astimezone()
-        lines.append(f"  expected end: {end:%Y-%m-%d %H:%M}, in about {took(found.ends_in_s)}")
-    spent = f"  spent: {took(found.spent_s)} in all trials together"
+        lines.append(f"  expected end: {end:%Y-%m-%d %H:%M}, in about {duration(found.ends_in_s)}")
+    spent = f"  spent: {duration(found.spent_s)} in all trials together"
     if found.trained:
         of = f" of {amount(found.full)}, {found.trained / found.full:.0%}" if found.full else ""
         spent += f"; {amount(found.trained)}{of} ({printable(search.unit)})"
@@ -82,7 +82,7 @@ def status(experiment: Experiment, state: State, now: float, *, on: bool) -> lis
                 printable(each.task),
                 amount(trained(each)),
                 value(experiment, each),
-                took(duration_s(each, now)),
+                duration(duration_s(each, now)),
             )
             for each in running[:SHOWN_RUNNING]
         ]
@@ -171,7 +171,7 @@ def table(experiment: Experiment, trials: Sequence[Trial], now: float, *, on: bo
             *(shown(dimension.of(each.values)) for dimension in dimensions),
             value(experiment, each),
             amount(trained(each)) if trained(each) else "",
-            took(time) if (time := duration_s(each, now)) else "",
+            duration(time) if (time := duration_s(each, now)) else "",
             printable(each.task),
             shown(each.why),
         )
@@ -191,7 +191,7 @@ def best(experiment: Experiment, trials: Sequence[Trial], now: float, extra: Cal
             rows.append(("algorithm", printable(algorithm(experiment, each))))
         if trained(each):
             rows.append(("trained", f"{amount(trained(each))} {printable(experiment.search.unit)}"))
-        rows += [("time", took(duration_s(each, now)))] if duration_s(each, now) else []
+        rows += [("time", duration(duration_s(each, now)))] if duration_s(each, now) else []
         rows += [(name, printable(text)) for name, text in extra(each).items() if text]
         lines += [
             f"{place}. trial {each.number}, {each.state}",

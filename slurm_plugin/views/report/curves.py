@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.records.series.usage import LOW
 from slurm_plugin.views.axis import Axis
 from slurm_plugin.views.report import plane
@@ -173,9 +173,8 @@ def numbers(story: Story) -> str:
         cells = "".join(
             f'<td class="n">{_mean(each, attempt.number, _last if each.key == "step" else _average)}' for each in every
         )
-        rows.append(
-            f'<tr><th scope="row" class="n">{attempt.number}<td class="n">{took(attempt.end - attempt.start)}{cells}'
-        )
+        took = duration(attempt.end - attempt.start)
+        rows.append(f'<tr><th scope="row" class="n">{attempt.number}<td class="n">{took}{cells}')
     return (
         '<div class="scroll"><table aria-label="Use and speed of each attempt"><thead><tr><th scope="col" class="n">'
         f'Attempt<th scope="col" class="n">Took{head}</thead><tbody>{"".join(rows)}</table></div>'

@@ -10,7 +10,7 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Final
 
-from slurm_plugin.records.history import THEN, took
+from slurm_plugin.records.history import THEN, duration
 from slurm_plugin.views import markup
 from slurm_plugin.views.markup import LONGEST, escaped, legend, paragraph
 from slurm_plugin.views.report import curves, verdict
@@ -92,7 +92,7 @@ def _attempts(attempts: Sequence[Attempt], on: Plane) -> str:
         start = on.when(each.start) if each.began else "never began"
         cause = f"trial {each.trial}: {each.cause}" if each.trial else each.cause
         rows.append(
-            f'<tr data-a="{each.number}"><td class="n">{each.number}<td>{start}<td>{took(each.end - each.start)}'
+            f'<tr data-a="{each.number}"><td class="n">{each.number}<td>{start}<td>{duration(each.end - each.start)}'
             f'<td>{escaped(each.where)}<td class="n">{code}<td>{escaped(then)}<td>{escaped(cause)}'
             f'<span class="dim">{faults}</span>'
         )
@@ -138,9 +138,9 @@ def _restarts(story: Story, on: Plane) -> str:
             str(each.attempt),
             on.when(each.stopped),
             "not yet" if each.resumed is None else on.when(each.resumed),
-            "" if each.took is None else took(each.took),
+            "" if each.took is None else duration(each.took),
             "" if each.lost_steps is None else f"{each.lost_steps:,}",
-            "" if each.lost_s is None else took(each.lost_s),
+            "" if each.lost_s is None else duration(each.lost_s),
             "on nodes that it had" if each.in_place else "requeued",
             each.why,
         )

@@ -130,7 +130,7 @@ class Story(NamedTuple):
     is_over: bool
 
 
-def told(facts: Facts) -> Story:
+def build_story(facts: Facts) -> Story:
     """Return what happened to a job."""
     attempts = _attempts(facts)
     left_out = max(0, len(attempts) - MOST_ATTEMPTS)

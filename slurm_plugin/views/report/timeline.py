@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from slurm_plugin.records.history import THEN, took
+from slurm_plugin.records.history import THEN, duration
 from slurm_plugin.views.report import plane
 from slurm_plugin.views.report.plane import Plane
 from slurm_plugin.views.report.story import CHECKPOINT, DRAIN, FAULT, HOLD, Attempt, Mark, Story
@@ -122,7 +122,7 @@ def _note(story: Story, rows: Rows) -> str:
 def in_words(story: Story) -> str:
     """Return the timeline as a sentence for each attempt."""
     said = [
-        f"Attempt {each.number} on {each.where}: {took(each.end - each.start)}"
+        f"Attempt {each.number} on {each.where}: {duration(each.end - each.start)}"
         + (f", {THEN.get(each.action, each.action)}: {each.cause}." if each.is_over else ", it runs.")
         for each in story.attempts[:8]
     ]
@@ -132,7 +132,7 @@ def in_words(story: Story) -> str:
 
 def _wait(start: float, end: float, why: str, on: Plane, rows: Rows) -> str:
     kind, words = (HOLD, "held for debugging") if why == HOLD else ("wait", why)
-    title = f"{words}: {took(end - start)}, from {on.when(start)}"
+    title = f"{words}: {duration(end - start)}, from {on.when(start)}"
     return plane.rect(kind, on.x(start), on.x(end), rows.top, rows.bottom - rows.top, title=title)
 
 
@@ -158,7 +158,7 @@ def _bands(attempt: Attempt, on: Plane, rows: Rows) -> str:
     found = []
     for kind, start, end in _parts(attempt):
         what = "checks and preparation" if kind == "checks" else "the program"
-        title = f"attempt {attempt.number} on {attempt.where}, {what}: {took(end - start)}; {ends}"
+        title = f"attempt {attempt.number} on {attempt.where}, {what}: {duration(end - start)}; {ends}"
         left, right = on.x(start), on.x(end)
         found += [plane.rect(kind, left, right, rows.y(each[0]), rows.size * len(each), title=title) for each in runs]
     return f'<g data-a="{attempt.number}">{"".join(found)}</g>' if found else ""

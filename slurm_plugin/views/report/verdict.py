@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Final
 
-from slurm_plugin.records.history import took
+from slurm_plugin.records.history import duration
 from slurm_plugin.records.series import usage
 from slurm_plugin.views import states
 from slurm_plugin.views.report.story import Restart, Story, diagnosed
@@ -44,7 +44,7 @@ def _outcome(story: Story) -> str:
         why = f": {last.cause}" if story.state != states.SUCCEEDED and last.cause not in ("", "?") else ""
         if story.state in (states.STOPPED, states.EXPIRED):
             why = f": {says.partition(': ')[2] or says}" if says else why
-        return f"{_OPENINGS[story.state]} after {took(last.end - story.attempts[0].start)}{why}."
+        return f"{_OPENINGS[story.state]} after {duration(last.end - story.attempts[0].start)}{why}."
     if not facts.job and last:
         return f"Slurm does not tell of it. The last that is recorded is attempt {last.number}: {last.cause}."
     if says:
@@ -58,9 +58,9 @@ def _restarted(restarts: Sequence[Restart]) -> list[str]:
     found = [f"It was restarted {often} {restarts[-1].why}."]
     times = [each.took for each in restarts if each.took is not None]
     if len(times) == 1:
-        found.append(f"The program ran again after {took(times[0])}{_lost(restarts)}.")
+        found.append(f"The program ran again after {duration(times[0])}{_lost(restarts)}.")
     elif times:
-        spread = f"{took(min(times))} to {took(max(times))}, {took(median(times))} in the median"
+        spread = f"{duration(min(times))} to {duration(max(times))}, {duration(median(times))} in the median"
         found.append(f"The program ran again after {spread}{_lost(restarts)}.")
     return found
 
@@ -70,7 +70,7 @@ def _lost(restarts: Sequence[Restart]) -> str:
     if steps := [each.lost_steps for each in restarts if each.lost_steps is not None]:
         return f", and made {_count(sum(steps), 'step')} twice" if sum(steps) else ", and lost no step"
     if times := [each.lost_s for each in restarts if each.lost_s is not None]:
-        return f", and had lost {took(sum(times))} of work since its last checkpoint"
+        return f", and had lost {duration(sum(times))} of work since its last checkpoint"
     return ""
 
 
@@ -91,10 +91,10 @@ def facts(story: Story) -> dict[str, str]:
         "Nodes": f"{len(last.nodes)}: {shown(last.where, 32)}" if last and last.nodes else "",
         "User": job.user if job else "",
         "Partition": job.partition if job else "",
-        "Waited": took(queued.end - queued.start) if queued else "",
-        "Took": took(last.end - attempts[0].start) if last else "",
+        "Waited": duration(queued.end - queued.start) if queued else "",
+        "Took": duration(last.end - attempts[0].start) if last else "",
         "Restarts": str(len(story.restarts)) if attempts else "",
-        "Time to recover": f"{took(median(times))}{' (median)' if len(times) > 1 else ''}" if times else "",
+        "Time to recover": f"{duration(median(times))}{' (median)' if len(times) > 1 else ''}" if times else "",
         "Steps made twice": f"{sum(steps):,}" if steps else "",
         "Accelerators in use": "" if used is None else f"{used:.0%}",
         "Last step": story.facts.points[-1].text if story.facts.points else "",

@@ -320,10 +320,10 @@ def test_diagnosis_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     state = experiments.state(60)
     path = experiments.directory(tmp_path / "x", experiments.experiment(), state)
     last = [each.number for each in state.trials if each.state == FAILED][-1]
-    found = experiment_export.beside(path, experiments.experiment(), state, None)
+    found = experiment_export.page_extras(path, experiments.experiment(), state, None)
     assert list(found.diagnoses) == [last]
     log = journal.trial_directory(path, last) / "log"
     log.rename(tmp_path / "secret")
     log.symlink_to(tmp_path / "secret")
-    assert experiment_export.beside(path, experiments.experiment(), state, None).diagnoses == {}
+    assert experiment_export.page_extras(path, experiments.experiment(), state, None).diagnoses == {}
     assert found.rungs == [1000, 3000, 9000]

@@ -98,12 +98,12 @@ def test_lines_alone_are_an_allocation() -> None:
     """Of the nodes with lines, in their order, with one task for each device. Other facts from Slurm are missing."""
     wanted = allocation(2, 1)
     said = [npu.line(host.name, host.address, host.devices) for host in wanted.hosts]
-    assert npu.alone(said, job_id=7) == wanted
-    assert npu.alone(reversed(said), distribution="cyclic").names == ("n2", "n1")
+    assert npu.from_lines(said, job_id=7) == wanted
+    assert npu.from_lines(reversed(said), distribution="cyclic").names == ("n2", "n1")
     with pytest.raises(HostfileError, match=r"^the host n1 appears twice in an allocation; each is there once$"):
-        npu.alone(said[:1] * 2)
+        npu.from_lines(said[:1] * 2)
     with pytest.raises(HostfileError, match=r"^an allocation without hosts; at least one is needed$"):
-        npu.alone([])
+        npu.from_lines([])
 
 
 def test_a_completed_allocation_keeps_its_distribution() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.launch.hooks import NAMES, beside, python_of, refused
+from slurm_plugin.launch.hooks import NAMES, program_hooks, python_of, refused
 
 
 def put(folder: Path, *names: str) -> tuple[Path, ...]:
@@ -24,10 +24,10 @@ def test_a_hook_that_somebody_may_have_planted_is_not_run(tmp_path: Path) -> Non
     for owner, mode, runs in ((0, 0o644, True), (0, 0o646, False), (20001, 0o644, False)):
         os.chown(hook, owner, 0)
         hook.chmod(mode)
-        assert beside(("python", str(program)), tmp_path, said.append) == ((hook,) if runs else ())
+        assert program_hooks(("python", str(program)), tmp_path, said.append) == ((hook,) if runs else ())
     assert said == [f"'{hook}' is not run: it is not the user's own, or all may write to it; see: ls -l"] * 2
     os.chown(program, 20001, 0)  # who runs another user's program trusts the files beside it
-    assert beside(("python", str(program)), tmp_path, said.append) == (hook,)
+    assert program_hooks(("python", str(program)), tmp_path, said.append) == (hook,)
 
 
 def test_beside_the_program(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_beside_the_program(tmp_path: Path) -> None:
         ("torchrun", "--nnodes=2", "src/train.py"),
         ("python", "missing.py", "src/train.py"),
     ):
-        assert beside(words, tmp_path, print) == hooks
+        assert program_hooks(words, tmp_path, print) == hooks
 
 
 def test_without_a_program_file(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_without_a_program_file(tmp_path: Path) -> None:
     ]:
         put(tmp_path / "src", *NAMES, "train.py")
         hooks = put(tmp_path, "startup-hook.sh", "ma-pre-start.py")
-        assert beside(words, tmp_path, print) == hooks, words
+        assert program_hooks(words, tmp_path, print) == hooks, words
 
 
 def test_what_is_no_hook(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_what_is_no_hook(tmp_path: Path) -> None:
     (tmp_path / "ma-pre-start.sh").symlink_to("nowhere")
     os.mkfifo(tmp_path / "ma-pre-start.py")
     put(tmp_path, "MA-PRE-START.SH", "ma-pre-start.sh.bak", "real.sh")
-    assert beside(("x",), tmp_path, print) == ()
+    assert program_hooks(("x",), tmp_path, print) == ()
     (tmp_path / "ma-pre-start.sh").unlink()
     (tmp_path / "ma-pre-start.sh").symlink_to("real.sh")
-    assert beside(("x",), tmp_path, print) == (tmp_path / "ma-pre-start.sh",)
+    assert program_hooks(("x",), tmp_path, print) == (tmp_path / "ma-pre-start.sh",)
 
 
 def test_beside_a_program_behind_a_link(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_beside_a_program_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "a" / "train.py").touch()
     (tmp_path / "link").symlink_to("a/b")
     put(tmp_path / "a", "startup-hook.sh")
-    assert beside(("link/../train.py",), tmp_path, print) == (tmp_path / "link/../startup-hook.sh",)
+    assert program_hooks(("link/../train.py",), tmp_path, print) == (tmp_path / "link/../startup-hook.sh",)
 
 
 def test_python_of() -> None:

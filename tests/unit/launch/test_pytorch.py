@@ -9,7 +9,7 @@ from hostfiles.pytorch import node_variables, rank_variables
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import MODES, Group, Place, Shape
 from slurm_plugin.launch.pytorch import LAUNCHER
-from slurm_plugin.launch.variables import held
+from slurm_plugin.launch.variables import placeholder
 from tests.unit.launch.tasks import exports
 
 PYTORCH = MODES["pytorch"]
@@ -71,12 +71,12 @@ def test_a_command_that_names_a_launcher_or_is_no_python_is_started_as_it_is_on_
 
 def test_variables_are_replaced_in_the_task() -> None:
     """RANK differs from node to node: bash on each of them replaces it, before a launcher of ours too."""
-    words = ("torchrun", "--node_rank", held("RANK"), "$RANK")
+    words = ("torchrun", "--node_rank", placeholder("RANK"), "$RANK")
     unset = "the command names it, and it is not set on this node"
     text = f'(: "${{RANK?{unset}}}") || exit 2; exec torchrun --node_rank "${{RANK}}" \'$RANK\''
     assert PYTORCH.launch(words, SHAPE).argv == (*NODE.split(), "bash", "-c", text, "[slurm_plugin] error")
     text = f'(: "${{LR?{unset}}}") || exit 2; exec bash -c {shlex.quote(LAUNCHER)} python x.py "${{LR}}"'
-    ours = PYTORCH.launch(("python", "x.py", held("LR")), SHAPE).argv
+    ours = PYTORCH.launch(("python", "x.py", placeholder("LR")), SHAPE).argv
     assert ours == (*NODE.split(), "bash", "-c", text, "[slurm_plugin] error")
 
 

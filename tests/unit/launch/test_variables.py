@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch.variables import (
     by_bash,
-    held,
     hyperparameters,
     joined,
-    known,
+    placeholder,
     read,
     replaced,
     with_hyperparameters,
+    with_values,
     written,
 )
 from tests.refusals import refusal_of
 
 TEXTS = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
-WORDS = st.lists(TEXTS | st.sampled_from([held("A"), held("B_1")]), max_size=6).map("".join)
+WORDS = st.lists(TEXTS | st.sampled_from([placeholder("A"), placeholder("B_1")]), max_size=6).map("".join)
 
 
 @given(WORDS)
@@ -31,18 +31,18 @@ def test_a_batch_script_reads_what_was_written(word: str) -> None:
 
 def test_what_no_batch_script_of_ours_has_is_refused() -> None:
     """A script that was changed by hand."""
-    assert read("a$X-$$") == f"a{held('X')}-$"
+    assert read("a$X-$$") == f"a{placeholder('X')}-$"
     assert refusal_of(ValueError, read, "a $(date)") == ("$(date): this $ begins no variable; accepted: ${NAME}, $$")
 
 
 def test_replaced_where_the_environment_is_known() -> None:
     """An unset variable is an error, or stays if its value is not needed yet. An empty value is a value."""
-    words = ("x", f"a{held('A')}$A{held('E')}b")
+    words = ("x", f"a{placeholder('A')}$A{placeholder('E')}b")
     assert replaced(words, {"A": "$B *", "E": ""}) == ("x", "a$B *$Ab")
     assert refusal_of(UsageError, replaced, words, {"A": ""}) == (
         "command: $E: the command names it, and it is not set on this node"
     )
-    assert known(words, {"A": "1"}) == ("x", f"a1$A{held('E')}b")
+    assert with_values(words, {"A": "1"}) == ("x", f"a1$A{placeholder('E')}b")
 
 
 GIVEN = {"lr": "0.1", "opt.name": "adam", "学习率": "0.2", "सीखना": "7"}
@@ -66,7 +66,8 @@ def test_hyperparameters_in_a_word() -> None:
 
 def test_replaced_by_bash_on_a_node() -> None:
     """Each word stays one word, whatever its value. No bash process is left."""
-    words = ("/bin/sh", "-c", "printf '%s|' \"$@\"", "it's", f"{held('A')}x'{held('B')}", "$A", held("E"))
+    both = f"{placeholder('A')}x'{placeholder('B')}"
+    words = ("/bin/sh", "-c", "printf '%s|' \"$@\"", "it's", both, "$A", placeholder("E"))
     environ = {"A": "a b*", "B": '"$(id)"', "E": ""}
     made = subprocess.run(by_bash(words), env=environ, capture_output=True, text=True, check=True)
     assert made.stdout == 'a b*x\'"$(id)"|$A||'
@@ -78,4 +79,4 @@ def test_replaced_by_bash_on_a_node() -> None:
 
 def test_shown_as_a_shell_would_be_given_them() -> None:
     """The log shows variables by name."""
-    assert joined(("a b", f"--n={held('N')}", "")) == "'a b' --n=\"${N}\" ''"
+    assert joined(("a b", f"--n={placeholder('N')}", "")) == "'a b' --n=\"${N}\" ''"

@@ -17,10 +17,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_known(file: Path) -> None:
     """The newest is the last, and each is there once."""
-    assert directories.known() == []
+    assert directories.read() == []
     for name in ("/a", "/b\n/c", "/a", "/a"):
         directories.add(name)
-    assert directories.known() == ["/b\n/c", "/a"]
+    assert directories.read() == ["/b\n/c", "/a"]
     assert file.read_text() == '"/a"\n"/b\\n/c"\n"/a"\n'
 
 
@@ -29,7 +29,7 @@ def test_it_is_bounded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories, "MOST", 3)
     for number in range(9):
         directories.add(f"/{number}")
-    assert directories.known() == ["/6", "/7", "/8"]
+    assert directories.read() == ["/6", "/7", "/8"]
     monkeypatch.setattr(directories.job_directory, "MOST_BYTES", 100)
     file.write_text('"/a"\n' * 100)
     directories.add("/b")
@@ -41,7 +41,7 @@ def test_malformed(text: str, file: Path) -> None:
     """Other lines are left out."""
     file.parent.mkdir()
     file.write_text(f"{text}\n{json.dumps('/a')}\n")
-    assert directories.known() == ["/a"]
+    assert directories.read() == ["/a"]
 
 
 def test_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(directories.STATE_HOME, str(tmp_path / "file"))
     directories.add("/a")
-    assert directories.known() == []
+    assert directories.read() == []
     monkeypatch.setenv(directories.STATE_HOME, str(tmp_path))
     (tmp_path / "slurm_plugin").mkdir()
     (tmp_path / "slurm_plugin" / directories.FILE).symlink_to(tmp_path / "file")

@@ -82,7 +82,7 @@ def test_took() -> None:
         (-1, "?"),
     ]
     for seconds, text in cases:
-        assert history.took(seconds) == text, seconds
+        assert history.duration(seconds) == text, seconds
 
 
 def test_a_time_at_the_end_of_the_calendar() -> None:

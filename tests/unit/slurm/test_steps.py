@@ -43,9 +43,9 @@ def test_a_step_that_shares_the_jobs_devices() -> None:
 def test_a_step_beside_all_others(terminal: bool, more: list[str]) -> None:
     """On one node of a running job. Without --overlap it would wait for the program's end."""
     first = ["srun", "--jobid=7", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2"]
-    found = steps.beside(["/bin/a b", "-c"], 7, "n2", terminal=terminal)
+    found = steps.overlap_step(["/bin/a b", "-c"], 7, "n2", terminal=terminal)
     assert found == [*first, "--mpi=none", "--export=ALL", "--chdir=/", *more, "--", "/bin/a b", "-c"]
-    found = steps.beside(["x"], 7, "n2", terminal=terminal, group=1)
+    found = steps.overlap_step(["x"], 7, "n2", terminal=terminal, group=1)
     assert found == [*first, "--mpi=none", "--het-group=1", "--export=ALL", "--chdir=/", *more, "--", "x"]
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_plugin.launch.variables import any_in, held
+from slurm_plugin.launch.variables import any_in, placeholder
 from slurm_plugin.spec.command_line import split
 from tests.refusals import refusal_of
 
@@ -22,16 +22,16 @@ ACCEPTED = {
     "python train.py \\\n  --epochs 90": ("python", "train.py", "--epochs", "90"),
     "python a#b 'c\nd' e~f --x=[1,2] {} *.txt": ("python", "a#b", "c\nd", "e~f", "--x=[1,2]", "{}", "*.txt"),
     'torchrun --nnodes ${WORLD_SIZE} --rank=$RANK "a ${B}c"': (
-        *("torchrun", "--nnodes", held("WORLD_SIZE"), f"--rank={held('RANK')}", f"a {held('B')}c"),
+        *("torchrun", "--nnodes", placeholder("WORLD_SIZE"), f"--rank={placeholder('RANK')}", f"a {placeholder('B')}c"),
     ),
     "echo $$X '$X' \\$X \"\\$X $$\"": ("echo", "$X", "$X", "$X", "$X $"),
     'bash -c "KEY=$X python a.py && python b.py $(date) `id` $1 $$" $Y': (
-        *("bash", "-c", "KEY=$X python a.py && python b.py $(date) `id` $1 $$", held("Y")),
+        *("bash", "-c", "KEY=$X python a.py && python b.py $(date) `id` $1 $$", placeholder("Y")),
     ),
     'env A=1 bash -lc "echo $X"': ("env", "A=1", "bash", "-lc", "echo $X"),
-    'srun bash -c "echo $X"': ("srun", "bash", "-c", f"echo {held('X')}"),
-    "bash -c echo$X": ("bash", "-c", f"echo{held('X')}"),
-    "$PYTHON train.py": (held("PYTHON"), "train.py"),
+    'srun bash -c "echo $X"': ("srun", "bash", "-c", f"echo {placeholder('X')}"),
+    "bash -c echo$X": ("bash", "-c", f"echo{placeholder('X')}"),
+    "$PYTHON train.py": (placeholder("PYTHON"), "train.py"),
     "/opt/env/bin/python x.py A=1": ("/opt/env/bin/python", "x.py", "A=1"),
 }
 

@@ -12,7 +12,7 @@ import pytest
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import MODES, variables
-from slurm_plugin.launch.variables import held
+from slurm_plugin.launch.variables import placeholder
 from slurm_plugin.records import job_plan
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.spec import Spec, keyed, load
@@ -192,7 +192,7 @@ def test_variables_of_a_command_reach_supervise_as_variables(tmp_path: Path) -> 
     written = script(load(text, "x.yaml"), Site(str(tmp_path), str(shown)))
     words = subprocess.run(["bash"], input=written, capture_output=True, text=True, check=True).stdout.split("\0")
     given = _read(words[:-1][1:]).plan
-    assert variables.words(given.command) == ("python", "a.py", f"--n={held('SLOTS')}", "$X", "$Y")
+    assert variables.words(given.command) == ("python", "a.py", f"--n={placeholder('SLOTS')}", "$X", "$Y")
     wrong = given._replace(command=("a", "$("))
     assert refusal_of(UsageError, variables.words, wrong.command).startswith("command: $(: this $ begins no variable")
 

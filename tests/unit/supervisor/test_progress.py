@@ -162,7 +162,7 @@ def test_one_bad_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == Newest(3000.0, away=frozenset({str(tmp_path / "bad")}))
     assert not found.whole
     made(tmp_path / "z/model", 4000.0)
-    assert progress.made(found, newest(str(tmp_path))) is True
+    assert progress.has_new_checkpoint(found, newest(str(tmp_path))) is True
 
 
 def test_a_pipe_among_the_checkpoints(tmp_path: Path) -> None:
@@ -224,4 +224,4 @@ CHECKPOINTS = {
 def test_a_new_checkpoint() -> None:
     """One that is younger than all before; nobody can tell where it may have stood, or stands, unseen."""
     for name, (before, after, is_new) in CHECKPOINTS.items():
-        assert progress.made(before, after) is is_new, name
+        assert progress.has_new_checkpoint(before, after) is is_new, name

@@ -40,13 +40,13 @@ def test_the_longest_beginning_counts() -> None:
         ("", ""),
     ]  # fmt: skip
     for words, key in cases:
-        assert reasons.known(reasons.PENDING, words) is reasons.PENDING[key], words
+        assert reasons.row_of(reasons.PENDING, words) is reasons.PENDING[key], words
 
 
 def test_a_word_that_is_not_in_the_table() -> None:
     """An unknown reason, or an empty one, matches no row."""
-    assert reasons.known(reasons.PENDING, "NewInSlurm99") is None
-    assert reasons.known(reasons.NODE_REASONS, "") is None
+    assert reasons.row_of(reasons.PENDING, "NewInSlurm99") is None
+    assert reasons.row_of(reasons.NODE_REASONS, "") is None
 
 
 def test_all_states_are_there() -> None:
@@ -68,8 +68,8 @@ def test_reasons_of_nodes() -> None:
         ("gres/gpu count reported lower than configured (1 < 2)", "gres/"),
     ]
     for words, key in cases:
-        assert reasons.known(reasons.NODE_REASONS, words) is reasons.NODE_REASONS[key], words
-        assert reasons.known(reasons.NODE_REASONS, re.sub(".*", "bad fan, see ticket", words, count=1)) is None, words
+        assert reasons.row_of(reasons.NODE_REASONS, words) is reasons.NODE_REASONS[key], words
+        assert reasons.row_of(reasons.NODE_REASONS, re.sub(".*", "bad fan, see ticket", words, count=1)) is None, words
 
 
 def test_more_nodes_than_there_are() -> None:

@@ -144,7 +144,7 @@ class Worker(NamedTuple):
         """Return the srun command that runs a verb of `slurm-plugin job` there."""
         words = [*self.launch.slurm_plugin, "job", *verb, f"--directory={self.directory}", f"--worker={self.number}"]
         group = self.launch.group(self.number)
-        return steps.beside(words, self.launch.job, self.node, terminal=terminal, group=group, options=options)
+        return steps.overlap_step(words, self.launch.job, self.node, terminal=terminal, group=group, options=options)
 
 
 def worker(word: str, name: str) -> Worker:

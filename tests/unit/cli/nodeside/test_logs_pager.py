@@ -43,7 +43,7 @@ def test_colours() -> None:
     assert log.line(own, on=True) == "\x1b[2m[slurm_plugin] x\x1b[0m"
     assert log.line(other, on=True, pattern=re.compile("Key|z*")) == "3: \x1b[1;31mKey\x1b[0mError: 'x'"
     assert log.line(other, on=False, pattern=re.compile("Key")) == "3: KeyError: 'x'"
-    assert log.told("rank 3", other, 8, on=False) == "  rank 3 | KeyError: 'x'"
+    assert log.speaker_line("rank 3", other, 8, on=False) == "  rank 3 | KeyError: 'x'"
     assert [log.size(count) for count in (0, 1023, 2048, 5 << 20, 3 << 50)] == [
         "0 B", "1023 B", "2 KB", "5.0 MB", "3072.0 TB",
     ]  # fmt: skip

@@ -115,12 +115,12 @@ def test_shell_code_and_the_carrier(
     with pytest.raises(BecameError) as shell:
         main(["open", "7", "shell"])
     enter = ["slurm-plugin", "job", "enter", f"--directory={own}", "--worker=0"]
-    assert shell.value.args[0] == steps.beside(enter, 7, "n1", terminal=False)
+    assert shell.value.args[0] == steps.overlap_step(enter, 7, "n1", terminal=False)
     with pytest.raises(BecameError) as carrier:
         main(["open", "7", "code", "--carry", "--worker=worker-1"])
     words = ["slurm-plugin", "job", "carry", f"--directory={own}", "--worker=1"]
     quick = ("--quiet", "--unbuffered")
-    assert carrier.value.args[0] == steps.beside(words, 7, "n2", terminal=False, options=quick)
+    assert carrier.value.args[0] == steps.overlap_step(words, 7, "n2", terminal=False, options=quick)
     step.prints = f"{open_program.HAS_SSH}\n"
     assert main(["open", "7", "code"]) == 0
     assert "  Host job-7-worker-0\n" in capsys.readouterr().out

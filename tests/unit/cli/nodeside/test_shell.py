@@ -46,7 +46,7 @@ def test_which_node(slurm: FakeSlurm, tmp_path: Path, words: list[str], node: st
         main(["shell", "7", *words])
     directory = f"{tmp_path}/work/.slurm_plugin/7"
     enter = ["/bin/x", "-m", "job", "enter", f"--directory={directory}", f"--worker={number}"]
-    assert became.value.args[0] == steps.beside(enter, 7, node, terminal=False)
+    assert became.value.args[0] == steps.overlap_step(enter, 7, node, terminal=False)
 
 
 def test_no_such_worker(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,7 +70,7 @@ def test_the_whole_submission() -> None:
 {mark}
 {SCRIPT.decode()}"""
     )
-    assert taken_out.below(made.script, mark) == SCRIPT
+    assert taken_out.user_script(made.script, mark) == SCRIPT
 
 
 @pytest.mark.parametrize("name", ["slurm-plugin", "it's slurm-plugin"])
@@ -100,7 +100,7 @@ def test_the_environment_and_every_word_come_through(tmp_path: Path, name: str) 
     plan = job_plan.read_batch_script(str(path))
     asked = JobPlan(mode="single", plain=True, retries=1, command=("it's", "a\nb", "*", "\udcff"))
     assert plan == asked._replace(mark=plan.mark, batch_script=str(path))
-    assert taken_out.below(made.script, plan.mark) == script
+    assert taken_out.user_script(made.script, plan.mark) == script
 
 
 def test_our_own_options() -> None:
@@ -182,4 +182,4 @@ def test_a_distribution_that_is_not_arbitrary_after_all() -> None:
 def test_an_edited_batch_script_is_told() -> None:
     """A plug-in of the site may have changed it."""
     with pytest.raises(Exception, match="has no line #slurm_plugin-script-x"):
-        taken_out.below(b"#!/bin/sh\nx\n", "#slurm_plugin-script-x")
+        taken_out.user_script(b"#!/bin/sh\nx\n", "#slurm_plugin-script-x")

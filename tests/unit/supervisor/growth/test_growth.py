@@ -13,7 +13,7 @@ from slurm_plugin.records import progress_file
 from slurm_plugin.records.grant import GREW, Grant, Run, time_text, written
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Listed
-from slurm_plugin.supervisor.growth.growth import EVERY_S, Growth, Question, asked
+from slurm_plugin.supervisor.growth.growth import EVERY_S, Growth, Question, free_nodes
 from slurm_plugin.supervisor.run import from_environment
 from tests import fakes
 from tests.fake_slurm import FakeClock
@@ -123,7 +123,7 @@ def look(directory: Path, *lasting: str, given: Grant | None, settings: str = ""
     door.listed = [Listed(fakes.job(9, reason="Priority", partition="main"), "9")]
     door.settings["PrivateData"] = settings
     question = Question(7, 3, ("n1",), str(directory / "ck"), str(directory))
-    return json.loads(asked(door, question, lasting, NOW)), [what for what, _ in door.questions]
+    return json.loads(free_nodes(door, question, lasting, NOW)), [what for what, _ in door.questions]
 
 
 def test_what_is_asked(tmp_path: Path) -> None:

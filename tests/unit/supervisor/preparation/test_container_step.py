@@ -15,7 +15,7 @@ def made(image: str, task_prolog: str = "", named: str = "", *, checkpoint: str 
     """Return the container of a plan. An image with `#` is one for pyxis."""
     runtime = "pyxis" if "#" in image else "apptainer"
     given = plan(checkpoint=checkpoint, container={"image": image, "runtime": runtime, **more})
-    found = container_step.made(given, {"PWD": named}, lambda: task_prolog)
+    found = container_step.job_container(given, {"PWD": named}, lambda: task_prolog)
     assert found is not None
     return found
 
@@ -31,7 +31,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_no_container(work: Path) -> None:
     """Nothing is made, and nothing is missing."""
-    assert container_step.made(plan(), {}, "") is None
+    assert container_step.job_container(plan(), {}, "") is None
     assert container_step.lacking(None, {}) == ""
 
 
@@ -61,8 +61,8 @@ def test_copies_of_its_data(work: Path) -> None:
     """The site's directory for them, if the job has some."""
     here = str(work / "real")
     given = plan(container=APPTAINER)
-    without = container_step.made(given, {}, "", "/local/copies")
-    found = container_step.made(given._replace(stage_in=("d:/data/d",)), {}, "", "/local/copies")
+    without = container_step.job_container(given, {}, "", "/local/copies")
+    found = container_step.job_container(given._replace(stage_in=("d:/data/d",)), {}, "", "/local/copies")
     assert without is not None
     assert found is not None
     assert (without.mounts, found.mounts) == ((here,), (here, "/local/copies"))

@@ -15,7 +15,7 @@ from slurm_plugin.records.series.usage import Accelerator, Sample
 from slurm_plugin.views.report import curves, plane
 from slurm_plugin.views.report.page import page
 from slurm_plugin.views.report.plane import Plane
-from slurm_plugin.views.report.story import Facts, told
+from slurm_plugin.views.report.story import Facts, build_story
 from slurm_plugin.views.report.timeline import in_words, span, timeline
 from tests import reports
 from tests.elements import Elements
@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parents[3] / "golden"
 
 def written(facts: Facts) -> str:
     """Return the page of a job, with times in UTC."""
-    return page(told(facts), zone=UTC)
+    return page(build_story(facts), zone=UTC)
 
 
 @pytest.mark.parametrize(("nodes", "attempts", "most"), [(128, 20, 250_000), (1000, 60, 500_000)])
@@ -81,14 +81,14 @@ def test_little_is_known(facts: Facts) -> None:
 
 def test_the_timeline() -> None:
     """The whole figure of the demo: rows, bands, marks, lines, labels. Each tag is on a line of its own."""
-    story = told(reports.demo())
+    story = build_story(reports.demo())
     found = timeline(story, Plane(*span(story), UTC)).replace("><", ">\n<") + "\n"
     assert found == (GOLDEN / "report-timeline.html").read_text(encoding="utf-8")
 
 
 def test_the_timeline_in_words() -> None:
     """A screen reader gets a sentence for each attempt."""
-    assert in_words(told(reports.demo())) == (
+    assert in_words(build_story(reports.demo())) == (
         "Attempt 0 on n[1-4]: 13 s, again: the program failed with exit code 1, and n2 gpu-check: 1 of 2 GPUs. "
         "Attempt 1 on n[1,3-5]: 10 s, ended: the program ended with exit code 0."
     )
@@ -97,7 +97,7 @@ def test_the_timeline_in_words() -> None:
 def test_a_long_first_wait() -> None:
     """Of ten days in the queue and an hour of work the chart shows the work."""
     facts = Facts(17, BEGAN + 4000, [line(0, "n1", (0, 9, 3500, 3600))], ended(submit_time=reports.moment(BEGAN - 9e5)))
-    assert span(told(facts)) == (BEGAN - 540, BEGAN + 3600)
+    assert span(build_story(facts)) == (BEGAN - 540, BEGAN + 3600)
 
 
 def test_bands_of_neighbours_are_one_box() -> None:
@@ -134,7 +134,7 @@ def test_labels_that_would_overlap() -> None:
 
 def test_curves_and_their_units() -> None:
     """Each curve has a unit that fits its values, and as words its mean and range."""
-    found = {each.key: each for each in curves.curves(told(reports.demo()))}
+    found = {each.key: each for each in curves.curves(build_story(reports.demo()))}
     assert {key: each.unit for key, each in found.items()} == {
         "used": "%", "step_s": "s", "step": "steps", "card_memory": "GiB", "watts": "W", "cpu": "%",
         "memory": "GiB", "read": "MiB/s", "write": "MiB/s",

@@ -8,7 +8,7 @@ from slurm_plugin.records import grant
 from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import Job
 from slurm_plugin.views import states
-from slurm_plugin.views.report.story import CHECKPOINT, DRAIN, FAULT, Drain, Facts, Restart, Story, Wait, told
+from slurm_plugin.views.report.story import CHECKPOINT, DRAIN, FAULT, Drain, Facts, Restart, Story, Wait, build_story
 from tests import reports
 from tests.reports import BEGAN, ended, line, utc
 
@@ -28,7 +28,7 @@ def facts(*attempts: dict[str, Any], **fields: Any) -> Facts:
 
 def test_a_restart_and_its_cost() -> None:
     """From the end of the program to its next begin. Steps made twice, and work since the last checkpoint."""
-    found = told(reports.demo())
+    found = build_story(reports.demo())
     (restart,) = found.restarts
     assert restart == Restart(1, B + 7.0, B + 15.3, in_place=True, why=CAUSE, lost_steps=4, lost_s=pytest.approx(0.8))
     assert restart.took == pytest.approx(8.3)
@@ -56,14 +56,14 @@ def test_a_restart_and_its_cost() -> None:
 )
 def test_steps_made_twice(points: list[Point], lost: int | None) -> None:
     """The last step before and the first step after tell it; without them it is not known."""
-    assert told(reports.demo(points=points)).restarts[0].lost_steps == lost
+    assert build_story(reports.demo(points=points)).restarts[0].lost_steps == lost
 
 
 def test_a_requeue() -> None:
     """Between two runs the job waits. Without the times of the program those of the attempt count."""
     first = line(0, "n[1-2]", (0, 0, 0, 10), code=1, action="requeue", program=None, cause="x")
     second = line(1, "n[3-4]", (131, 131, 131, 140), restart=1, program=None)
-    found = told(facts(first, second)._replace(now=B + 200))
+    found = build_story(facts(first, second)._replace(now=B + 200))
     assert found.waits == (Wait(B - 4, B, "queued"), Wait(B + 10, B + 131, "requeued"))
     (restart,) = found.restarts
     assert (restart.took, restart.in_place, restart.lost_s) == (121.0, False, None)
@@ -72,7 +72,9 @@ def test_a_requeue() -> None:
 def test_a_program_that_did_not_start() -> None:
     """Its checks failed: the program ran again with the attempt after it, 14 s after it had stopped."""
     checks = line(1, "n[3-4]", (10, 0, 0, 20), phase="precheck", program=None, code=1, action="again")
-    found = told(facts(line(0, "n[1-2]", (0, 1, 8, 10), action="again"), checks, line(2, "n1", (20, 22, 29, 30))))
+    found = build_story(
+        facts(line(0, "n[1-2]", (0, 1, 8, 10), action="again"), checks, line(2, "n1", (20, 22, 29, 30)))
+    )
     assert [each.took for each in found.restarts] == [None, 14.0]
     assert found.attempts[1].worked == (B + 10, B + 20)
 
@@ -83,7 +85,7 @@ def test_a_run_that_its_prologs_stopped() -> None:
         "n": 0, "restart": 0, "nodes": "n[1-2]", "start": None, "end": utc(B), "phase": None, "code": None,
         "cause": "n1: gpu-check: 3 of 4 GPUs; n2: dns: x", "action": "requeue", "verdicts": {},
     }  # fmt: skip
-    found = told(facts(first, line(1, "n[3-4]", (2, 2, 9, 10), restart=1)))
+    found = build_story(facts(first, line(1, "n[3-4]", (2, 2, 9, 10), restart=1)))
     assert not found.attempts[0].began
     assert [(each.kind, each.node, each.text) for each in found.marks] == [
         (FAULT, "n1", "gpu-check: 3 of 4 GPUs"),
@@ -108,7 +110,7 @@ def test_the_attempt_that_runs(
     attempts: list[dict[str, Any]], fields: dict[str, Any], expected: list[tuple[int, str, float]]
 ) -> None:
     """It is not on record yet: Slurm tells its run and nodes, the attempt before it when it began."""
-    found = told(facts(*attempts, job=running(**{"nodes": "n[1-2]", "restarts": 0, **fields})))
+    found = build_story(facts(*attempts, job=running(**{"nodes": "n[1-2]", "restarts": 0, **fields})))
     assert [(each.number, each.where, each.start - B) for each in found.attempts] == expected
     last = found.attempts[-1]
     assert last.is_over == (not fields and bool(attempts) and attempts[-1]["action"] == "requeue")
@@ -118,15 +120,15 @@ def test_the_attempt_that_runs(
 def test_a_held_job() -> None:
     """The hold goes on until now, and no attempt runs."""
     held = line(0, "n1", (0, 1, 9, 10), code=1, action="hold", cause="x")
-    found = told(facts(held, job=running(nodes="n1", restarts=0), held={"until": utc(B + 999)}))
+    found = build_story(facts(held, job=running(nodes="n1", restarts=0), held={"until": utc(B + 999)}))
     assert (len(found.attempts), found.waits[-1], found.state) == (1, Wait(B + 10, B + 60, "hold"), states.HELD_WORD)
 
 
 def test_a_waiting_job() -> None:
     """Before its first run, and after a requeue."""
     waiting = ended(state="PENDING", nodes="", restarts=0)
-    assert told(facts(job=waiting)).waits == (Wait(B - 4, B + 60, "queued"),)
-    again = told(facts(line(0, "n1", (0, 1, 9, 10), action="requeue"), job=waiting._replace(restarts=1)))
+    assert build_story(facts(job=waiting)).waits == (Wait(B - 4, B + 60, "queued"),)
+    again = build_story(facts(line(0, "n1", (0, 1, 9, 10), action="requeue"), job=waiting._replace(restarts=1)))
     assert (again.waits[-1], again.state) == (Wait(B + 10, B + 60, "requeued"), states.RESTARTING)
 
 
@@ -139,7 +141,7 @@ def test_a_waiting_job() -> None:
 )  # fmt: skip
 def test_a_job_that_slurm_has_forgotten(action: str, code: int | None, state: str) -> None:
     """Its last record tells how it ended, if it does."""
-    found = told(facts(line(0, "n1", (0, 1, 9, 10), action=action, code=code), job=None))
+    found = build_story(facts(line(0, "n1", (0, 1, 9, 10), action=action, code=code), job=None))
     assert (found.state, found.end, found.is_over) == (state, B + 10, True)
 
 
@@ -147,19 +149,19 @@ def test_by_hand_and_trials() -> None:
     """`rerun` keeps the number, so steps made twice are not known. The next trial of a task is no restart."""
     again = line(0, "n1", (20, 21, 29, 30))
     points = [Point(B + 1, 0, 1), Point(B + 9, 0, 9), Point(B + 25, 0, 3)]
-    found = told(facts(line(0, "n1", (0, 1, 9, 10), action="hold"), again, points=points))
+    found = build_story(facts(line(0, "n1", (0, 1, 9, 10), action="hold"), again, points=points))
     assert [(each.took, each.lost_steps) for each in found.restarts] == [(12.0, None)]
     assert [each.why for each in found.waits] == ["queued", "hold"]
     trials = [line(number, "n1", (9 * number, 9 * number, 9 * number + 8, 9 * number + 8), trial=trial)
               for number, trial in enumerate((1, 1, 2))]  # fmt: skip
-    found = told(facts(*trials))
+    found = build_story(facts(*trials))
     assert ([each.trial for each in found.attempts], [each.attempt for each in found.restarts]) == ([1, 1, 2], [1])
 
 
 def test_many_attempts() -> None:
     """The first one and the newest are kept; all restarts count."""
     many = [line(number, "n1", (number * 9, number * 9, number * 9 + 5, number * 9 + 9)) for number in range(500)]
-    found: Story = told(Facts(17, B + 9e5, many, ended(nodes="n1")))
+    found: Story = build_story(Facts(17, B + 9e5, many, ended(nodes="n1")))
     assert (len(found.attempts), found.left_out, len(found.restarts)) == (200, 300, 499)
     assert [each.number for each in found.attempts[:2]] == [0, 301]
 
@@ -168,7 +170,7 @@ def test_drains_outside_the_job() -> None:
     """A drain before or long after the job is another's, and is not shown. One by its epilog is."""
     times = ((-900, -800), (9, 12), (30, None), (900, None))
     drains = [Drain("n1", B + start, None if end is None else B + end, str(start)) for start, end in times]
-    found = told(reports.demo(drained=drains)._replace(now=B + 9000))
+    found = build_story(reports.demo(drained=drains)._replace(now=B + 9000))
     assert [(each.text, each.until) for each in found.marks if each.kind == DRAIN] == [("9", B + 12), ("30", None)]
     assert found.end == B + 30
 
@@ -177,4 +179,4 @@ def test_the_grant_has_no_part() -> None:
     """A cancelled job whose restarts were used up failed."""
     given = grant.written("", grant.Grant(1, 1, last=f"{grant.NO_MORE} after n2: x"))
     job = ended(state="CANCELLED", admin_comment=given)
-    assert told(facts(line(0, "n1", (0, 1, 9, 10), code=1, action="fail"), job=job)).state == states.ERROR
+    assert build_story(facts(line(0, "n1", (0, 1, 9, 10), code=1, action="fail"), job=job)).state == states.ERROR

@@ -4,7 +4,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from slurm_plugin.views.report.story import told
+from slurm_plugin.views.report.story import build_story
 from slurm_plugin.views.report.trace import trace
 from tests import reports
 from tests.reports import BEGAN
@@ -16,7 +16,7 @@ FIRST = {"nodes": "n[1-4]", "code": 1, "then": "again", "because": LOST}
 
 def events(**fields: Any) -> list[dict[str, Any]]:
     """Return the events of the trace of a job."""
-    found: list[dict[str, Any]] = json.loads(trace(told(reports.demo(**fields))))["traceEvents"]
+    found: list[dict[str, Any]] = json.loads(trace(build_story(reports.demo(**fields))))["traceEvents"]
     return found
 
 
@@ -68,4 +68,4 @@ def test_counters() -> None:
 
 def test_hostile_records() -> None:
     """The trace is JSON, without the numbers that JSON has not."""
-    assert json.loads(trace(told(reports.hostile())))["otherData"]["job"] == 17
+    assert json.loads(trace(build_story(reports.hostile())))["otherData"]["job"] == 17

@@ -7,7 +7,7 @@ import pytest
 
 from slurm_plugin.records.series.usage import HELPS, Accelerator, Mean, Sample
 from slurm_plugin.views.report import verdict
-from slurm_plugin.views.report.story import Facts, told
+from slurm_plugin.views.report.story import Facts, build_story
 from tests import reports
 from tests.reports import BEGAN, DIAGNOSIS, ended, line
 
@@ -75,14 +75,14 @@ def facts(*attempts: dict[str, Any], **fields: Any) -> Facts:
 )  # fmt: skip
 def test_sentences(known: Facts, expected: list[str]) -> None:
     """How it ended or is, its restarts and their cost, the cause of a failure."""
-    assert verdict.sentences(told(known)) == expected
+    assert verdict.sentences(build_story(known)) == expected
 
 
 def test_low_use() -> None:
     """A job that leaves its accelerators idle is told so, with what usually helps."""
     mean = Mean()
     low = [mean.added(Sample(B + at, 0, "n1", 0, accelerators=(Accelerator(0, 0.25),))) for at in range(0, 1200, 30)]
-    found = verdict.sentences(told(facts(line(0, "n1", (0, 1, 1200, 1201)), samples=low)._replace(now=B + 1300)))
+    found = verdict.sentences(build_story(facts(line(0, "n1", (0, 1, 1200, 1201)), samples=low)._replace(now=B + 1300)))
     assert found[1:] == [
         "Its use is low: the accelerators of n1 were used 25% of the last 19 min 30 s. "
         f"What usually helps: {'; '.join(HELPS)}."
@@ -91,7 +91,7 @@ def test_low_use() -> None:
 
 def test_facts_for_people() -> None:
     """Short values with their units; what is not known is empty."""
-    assert verdict.facts(told(reports.demo())) == {
+    assert verdict.facts(build_story(reports.demo())) == {
         "State": "succeeded (COMPLETED)",
         "Nodes": "4: n[1,3-5]",
         "User": "ada",
@@ -108,12 +108,12 @@ def test_facts_for_people() -> None:
 
 def test_json() -> None:
     """All that the page tells, in fields that do not change."""
-    form = json.loads(json.dumps(verdict.form(told(reports.demo(samples=(), points=())))))
+    form = json.loads(json.dumps(verdict.form(build_story(reports.demo(samples=(), points=())))))
     assert form["attempts"].pop(0)["diagnosis"] == DIAGNOSIS
     assert form == {
         "v": 1, "job": 17, "name": "demo", "user": "ada", "partition": "batch", "state": "succeeded",
         "slurm_state": "COMPLETED",
-        "verdict": verdict.sentences(told(reports.demo(points=(), samples=()))),
+        "verdict": verdict.sentences(build_story(reports.demo(points=(), samples=()))),
         "warnings": [], "note": None, "begin": "2026-05-28T20:26:36.000+00:00", "end": "2026-05-28T20:27:03.100+00:00",
         "attempts": [
             {
@@ -148,5 +148,5 @@ def test_json() -> None:
 
 def test_hostile_json() -> None:
     """Strict JSON, whatever the records hold."""
-    text = json.dumps(verdict.form(told(reports.hostile())), allow_nan=False)
+    text = json.dumps(verdict.form(build_story(reports.hostile())), allow_nan=False)
     assert json.loads(text)["job"] == 17
