@@ -75,7 +75,7 @@ def test_commands_of_one_submission(cluster: Sandbox) -> None:
     assert run() == {"0": "COMPLETED", "1": "FAILED"}
     (first,), (second,) = (list((directory / f"sizes-{each}").glob("sizes-*.out")) for each in (0, 1))
     assert "first in /home/alice/tasks-several/sizes-0\n" in first.read_text()
-    assert second.read_text().count("second in /home/alice/tasks-several\n") == 2
+    assert second.read_text().splitlines().count("second in /home/alice/tasks-several") == 2, second.read_text()
     (directory / "mended").touch()
     (directory / "job.yaml").write_text(json.dumps({**spec, "array": "1"}), encoding="utf-8")
     assert run() == {"1": "COMPLETED"}
