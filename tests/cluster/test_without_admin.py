@@ -20,6 +20,7 @@ from tests.cluster import jobs
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job
 from tests.cluster.plain import restarts, resume, start
+from tests.cluster.programs import LIBUV, OTHER_ROOT
 
 pytestmark = pytest.mark.cluster
 
@@ -42,7 +43,7 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Any], int]] = {
         {**FEWER, "sbatch": None, "command": "bash -c 'echo told $OMPI_COMM_WORLD_RANK'", "env": jobs.OPEN_MPI},
         4,
     ),
-    "pytorch": ({**FEWER, "command": "python3 ../rank.py"}, 4),
+    "pytorch": ({**FEWER, "command": "python3 ../rank.py", "env": LIBUV}, 4),
     "tensorflow": ({"nodes": 3, "tensorflow": None, "command": "bash -c 'echo told $SLURM_PROCID ${TF_CONFIG:+}'"}, 3),
     "groups": ({"groups": TWO_GROUPS, "command": "bash -c 'echo told $RANK'"}, 5),
 }
@@ -81,6 +82,7 @@ def submit(box: Sandbox, name: str, **spec: Any) -> Job:
 
 
 @pytest.mark.full  # 20 s
+@pytest.mark.skipif(OTHER_ROOT, reason="her environment has this machine's Python")
 def test_the_page(alice: Sandbox) -> None:
     """Every command of the page, except the installation, ends with 0, and each rank finds its place."""
     _, *blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ has a token and no grant. The lines of attempts.jsonl count its restarts: the su
 before it requests the requeue, and a run without a last line died with its node, so it counts, too.
 
 When a requeued job leaves COMPLETING, Slurm sets its StartTime to 121 s later, but only if that is not in the future
-(measured on 22.05.8). So the owner sets a StartTime a little later than the end of COMPLETING. Two
+(measured on 22.05.8, 24.11.5 and 26.05.5). So the owner sets a StartTime a little later than the end of COMPLETING. Two
 seconds must lie between: a node of the first run still holds the revoked credential, whose times are whole seconds.
 """
 
