@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from slurm_plugin.logs import clocks, endings, flight_recorder, judge, lines, steps
 from slurm_plugin.logs.known import Known, confirmed, recorded, weighed
+from slurm_plugin.logs.ranking import ANY_EXCEPTION
 from slurm_plugin.logs.scan import BLOCK, Event, Scanner, Source
 from slurm_plugin.logs.signature import Signature
 from slurm_plugin.logs.source import CONTEXT, NEAR, LogFile, Part, log_file
@@ -22,6 +23,8 @@ _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/b
 ENDED_BY_SIGNAL: Final = 128  # and above: exit codes of a shell for a signal
 LAST_LINES: Final = 2
 WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
+# A shell says this and goes on with the next command.
+_SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
 
 
 class Place(NamedTuple):
@@ -139,8 +142,8 @@ def _survived(
 
 
 def _is_harmless(event: Event) -> bool:
-    """Return whether a program that goes on may have written this: an exception, a connection that was closed."""
-    return event.signature.id in (judge.ANY_EXCEPTION, "python-traceback") or (
+    """Return whether a program or a shell that goes on may have written this."""
+    return event.signature.id in {ANY_EXCEPTION, "python-traceback", *_SHELL} or (
         event.signature.role == "symptom" and event.signature.failure == "symptom_only"
     )
 

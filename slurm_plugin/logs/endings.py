@@ -82,11 +82,17 @@ def read(text: str, *, by_node: bool = False) -> dict[int, Ended]:
 
 
 def first(ended: Mapping[int, Ended]) -> int | None:
-    """Return the rank that ended first, by what launchers say; None where they do not."""
+    """Return the rank that ended first, by what launchers say; None where they do not, or name several."""
+    found = firsts(ended)
+    return found[0] if len(found) == 1 else None
+
+
+def firsts(ended: Mapping[int, Ended]) -> tuple[int, ...]:
+    """Return the ranks that ended first, by what launchers say; none if they do not say it, or name all ranks."""
     candidates = {rank: each for rank, each in ended.items() if each.first}
     earliest = min((each.time for each in candidates.values()), default="")
-    found = [rank for rank, each in candidates.items() if each.time == earliest]
-    return found[0] if len(found) == 1 else None
+    found = tuple(rank for rank, each in sorted(candidates.items()) if each.time == earliest)
+    return found if len(found) == 1 or len(found) < len(ended) else ()
 
 
 def stopped(text: str) -> int:

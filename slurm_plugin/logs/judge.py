@@ -5,36 +5,29 @@ what a line accuses by name comes before what is left out; a rank that says noth
 one that they wait for. What all ranks say at once is the program's, what one node says alone is that node's.
 """
 
-import math
 import signal
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from slurm_plugin.logs import endings
+from slurm_plugin.logs import endings, ranking
 from slurm_plugin.logs.endings import Ended
+from slurm_plugin.logs.ranking import ENDINGS
 from slurm_plugin.logs.scan import Event
 from slurm_plugin.logs.signature import CLASSES
 
-# What ends a job from outside: a root before it is what happened.
-ENDINGS: Final = frozenset({"cancelled", "time_limit", "preempted"})
 CRASHES: Final = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL})
 # Of these no rank is the culprit.
 _WITHOUT_RANK: Final = ENDINGS | {"node_down", "launcher_config", "rendezvous"}
-# General roots: an exact one explains them.
-_GENERAL: Final = frozenset({"user_code", "segfault"})
 # Who speaks of these is most often a victim.
 _OF_OTHERS: Final = frozenset({"unknown", "symptom_only", "rank_hang", "rendezvous", "cancelled"})
 _LOOP: Final = ("127.", "localhost", "::1")
 _WAITED: Final = frozenset({"rank_hang", "rendezvous", "collective_desync"})
-# What was tried again and again, and why it failed in the end.
-_EXPLAINED_BY: Final[Mapping[str, str]] = {"rendezvous": "net_name"}
 # The verdict on a node that alone has such a fault, with all of its ranks.
 _OF_ONE_NODE: Final[Mapping[str, str]] = {
     "import_env": "exclude", "driver_env": "exclude", "fs_error": "exclude", "net_name": "exclude",
     "missing_file": "check", "disk_full": "check",
 }  # fmt: skip
-ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line says more
 
 
 class Cause(NamedTuple):
@@ -64,14 +57,9 @@ def cause(
     `stopped`: how many ranks of each node that `ended` lacks were alive until their launcher ended them.
     """
     ended, nodes = ended or {}, nodes or {}
-    events = _told_apart(events)
-    roots = [each for each in events if each.signature.role == "root"]
-    since = _first_times(roots)
-    roots.sort(key=lambda each: _weight(each, ended, since))
+    events = ranking.told_apart(events)
     symptoms = [each for each in events if each.signature.role == "symptom"]
-    if roots and roots[0].signature.failure in _EXPLAINED_BY:
-        why = _EXPLAINED_BY[roots[0].signature.failure]
-        roots = [each for each in symptoms if each.signature.failure == why] + roots
+    roots = ranking.roots(events, symptoms, ended)
     if roots and (roots[0].signature.sure or roots[0].signature.failure not in ENDINGS):
         return _by_root(roots, ended, nodes)
     if found := _by_silence(symptoms, ended, nodes, heard, stopped or {}):
@@ -83,27 +71,6 @@ def cause(
     if symptoms := [each for each in events if each.signature.role in ("symptom", "pointer")]:
         return _by_accusation(symptoms, ended, nodes)
     return Cause("none", "unknown", "sure")
-
-
-def _told_apart(events: Sequence[Event]) -> list[Event]:
-    """Return the events without noise, consequences of others, and general ones where an exact one is."""
-    noise = {(each.source, each.offset) for each in events if each.signature.role == "noise"}
-    exact = {(each.source, each.offset) for each in events if each.signature.id != ANY_EXCEPTION}
-    return [
-        each
-        for each in events
-        if (each.source, each.offset) not in noise
-        and (each.signature.id != ANY_EXCEPTION or (each.source, each.offset) not in exact)
-        and not _follows_a_task(each, events)
-    ]
-
-
-def _follows_a_task(event: Event, events: Sequence[Event]) -> bool:
-    """Return whether srun ended the step because one of its tasks had failed: its line about that task comes before."""
-    return (event.signature.role, event.signature.failure in ENDINGS) == ("symptom", True) and any(
-        each.signature.summary and each.peer_node and each.source == event.source and each.offset < event.offset
-        for each in events
-    )
 
 
 def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> Cause:
@@ -129,7 +96,9 @@ def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[
         there = {number: each for number, each in ended.items() if node in ("", nodes.get(number))}
         rank = next(iter(ranks)) if len(ranks) == 1 else None if ranks else endings.first(there)
         node = node or ("" if rank is None else nodes.get(rank, ""))
-    began = set[int]() if rank is None or everywhere else on_it if whose == "node" and on_it <= ranks else {rank}
+    began = (
+        set[int]() if rank is None or everywhere else on_it if whose == "node" and on_it and on_it <= ranks else {rank}
+    )
     others = {each.signature.failure: each for each in reversed(roots) if each.signature.failure != signature.failure}
     return Cause(
         signature.failure,
@@ -274,7 +243,7 @@ def _by_accusation(symptoms: Sequence[Event], ended: Mapping[int, Ended], nodes:
     elif (left := endings.first(ended)) is not None:
         ranks = (left,)
     else:
-        ranks = tuple(began if len(began) < len(ended) else ())
+        ranks = endings.firsts(ended) or tuple(began if len(began) < len(ended) else ())
     where = places(ranks, nodes)
     named = Counter(each.peer_node for each in symptoms if each.peer_node and not each.peer_node.startswith(_LOOP))
     if named and not where:
@@ -283,7 +252,8 @@ def _by_accusation(symptoms: Sequence[Event], ended: Mapping[int, Ended], nodes:
         return Cause("segfault", "user", "likely", best, ranks, where)
     killed = failure == "unknown" and any(rank in ended and ended[rank].code == -signal.SIGKILL for rank in ranks)
     verdict = "check" if killed else CLASSES[failure].verdict
-    return Cause(failure, best.signature.whose, "unknown", best, ranks, where, verdict)
+    whose = "unknown" if failure == "rank_hang" else best.signature.whose  # the ranks that wait do not know why
+    return Cause(failure, whose, "unknown", best, ranks, where, verdict)
 
 
 def _says_least(event: Event) -> tuple[int, bool, bool]:
@@ -297,32 +267,3 @@ def _says_least(event: Event) -> tuple[int, bool, bool]:
     elif event.signature.summary or event.signature.failure == "unknown":
         level = 3
     return level, event.peer is None and not event.peer_node, event.rank is None
-
-
-def _first_times(roots: Iterable[Event]) -> dict[int | str, float]:
-    """Return when each rank has its first root; only if no rank is known, when each log has.
-
-    A launcher's line without a rank may have a finer clock than its own table, which names the rank.
-    """
-    found: dict[int | str, float] = {}
-    for each in roots:
-        if each.time is not None:
-            found[_speaker(each)] = min(each.time, found.get(_speaker(each), each.time))
-    return {who: at for who, at in found.items() if isinstance(who, int)} or found
-
-
-def _speaker(event: Event) -> int | str:
-    return event.source.name if event.rank is None else event.rank
-
-
-def _weight(event: Event, ended: Mapping[int, Ended], since: Mapping[int | str, float]) -> tuple[int, float, str, int]:
-    """Order roots: exact ones, then those of a class of their own, then general ones, then what ends all jobs.
-
-    Of equal ones, that of the rank that failed or ended first comes first.
-    """
-    failure, sure = event.signature.failure, event.signature.sure
-    order = 0 if sure else 2 if failure in _GENERAL else 1
-    if failure in ENDINGS:
-        order = 3 if sure else 4
-    end = ended.get(event.rank) if event.rank is not None else None
-    return order, since.get(_speaker(event), math.inf), end.time if end and end.time else "~", event.offset

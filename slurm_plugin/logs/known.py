@@ -9,7 +9,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from slurm_plugin.logs.judge import CRASHES, ENDINGS, Cause, places
+from slurm_plugin.logs.judge import CRASHES, Cause, places
+from slurm_plugin.logs.ranking import ENDINGS
 from slurm_plugin.logs.scan import Event
 from slurm_plugin.logs.signature import CLASSES
 

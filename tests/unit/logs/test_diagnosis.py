@@ -145,6 +145,15 @@ def test_an_exception_that_the_program_caught(tmp_path: Path) -> None:
     assert diagnosed(tmp_path).cause.failure == "user_code"
 
 
+def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:
+    """The batch script went on, and nothing else failed; without the lines after it, it is the cause."""
+    wrong = "ERROR: Unable to locate a modulefile for 'cuda'\n"
+    (tmp_path / "a.log").write_text(wrong + "step 4 loss 0.2\n" * 300)
+    assert diagnosed(tmp_path).cause.failure == "none"
+    (tmp_path / "a.log").write_text(wrong)
+    assert diagnosed(tmp_path).cause.failure == "import_env"
+
+
 def test_what_is_known_beside_the_log(logs: Path) -> None:
     """It is part of the judgement: a rank that was killed, and Slurm saw why."""
     (logs / "run/attempt_0/2/stderr.log").write_text("")

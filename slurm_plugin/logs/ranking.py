@@ -1,0 +1,114 @@
+"""Which lines of a job's logs count, and in which order. Pure.
+
+A root outranks every symptom, whenever it was written; an exact root outranks a general one, and that one outranks
+what ends all jobs. Of equal ones, that of the rank that failed or ended first comes first.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from slurm_plugin.logs.endings import Ended
+from slurm_plugin.logs.scan import Event
+
+# What ends a job from outside: a root before it is what happened.
+ENDINGS: Final = frozenset({"cancelled", "time_limit", "preempted"})
+# General roots: an exact one explains them.
+_GENERAL: Final = frozenset({"user_code", "segfault"})
+# What was tried again and again, and why it failed in the end.
+_EXPLAINED_BY: Final[Mapping[str, str]] = {"rendezvous": "net_name"}
+ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line says more
+# These name the rank or the node that the lines next to them are about.
+_HEADS: Final = frozenset({"cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which"})
+NEXT: Final = 2000  # bytes; a stack of errors has about ten lines
+
+
+def roots(events: Sequence[Event], symptoms: Sequence[Event], ended: Mapping[int, Ended]) -> list[Event]:
+    """Return the causes among the events, the likeliest one first."""
+    found = [each for each in events if each.signature.role == "root"]
+    since = _first_times(found)
+    found.sort(key=lambda each: _weight(each, ended, since))
+    if found and found[0].signature.failure in _EXPLAINED_BY:
+        why = _EXPLAINED_BY[found[0].signature.failure]
+        found = [each for each in symptoms if each.signature.failure == why] + found
+    return [_headed(_service(found), symptoms), *found[1:]] if found else []
+
+
+def told_apart(events: Sequence[Event]) -> list[Event]:
+    """Return the events without noise, consequences of others, and general ones where an exact one is."""
+    noise = {(each.source, each.offset) for each in events if each.signature.role == "noise"}
+    exact = {(each.source, each.offset) for each in events if each.signature.id != ANY_EXCEPTION}
+    return [
+        each
+        for each in events
+        if (each.source, each.offset) not in noise
+        and (each.signature.id != ANY_EXCEPTION or (each.source, each.offset) not in exact)
+        and not _follows_a_task(each, events)
+    ]
+
+
+def _follows_a_task(event: Event, events: Sequence[Event]) -> bool:
+    """Return whether srun ended the step because one of its tasks had failed: its line about that task comes before."""
+    return (event.signature.role, event.signature.failure in ENDINGS) == ("symptom", True) and any(
+        each.signature.summary and each.peer_node and each.source == event.source and each.offset < event.offset
+        for each in events
+    )
+
+
+def _service(roots: Sequence[Event]) -> Event:
+    """Return the first root, or the failed request to a service that ends the same chain of exceptions."""
+    network = roots[0].signature.failure in ("net_fabric", "net_name") and not roots[0].signature.sure
+    words = roots[0].text.rpartition("] ")[2] if network else ""
+    chain = (
+        each for each in roots[1:] if each.source == roots[0].source and each.signature.failure == "external_service"
+    )
+    return next((each for each in chain if words and words in each.text), roots[0])
+
+
+def _headed(root: Event, symptoms: Sequence[Event]) -> Event:
+    """Return a root with the rank and the node that a line next to it names, if it names none itself."""
+    if root.rank is not None or root.node or root.peer_node:
+        return root
+    heads = [
+        each
+        for each in symptoms
+        if each.signature.id in _HEADS and each.source == root.source and abs(each.offset - root.offset) <= NEXT
+    ]
+    if not heads:
+        return root
+    head = min(heads, key=lambda each: abs(each.offset - root.offset))
+    return root._replace(rank=head.peer if head.rank is None else head.rank, node=head.node or head.peer_node)
+
+
+def _first_times(roots: Iterable[Event]) -> dict[int | str, float]:
+    """Return when each rank has its first root; only if no rank is known, when each log has.
+
+    A launcher's line without a rank may have a finer clock than its own table, which names the rank. A line before the
+    first time stamp of its log is not later than that one.
+    """
+    found: dict[int | str, float] = {}
+    first: dict[str, float] = {}  # of each log
+    for each in sorted(roots, key=lambda each: each.offset, reverse=True):
+        if each.time is not None:
+            first[each.source.name] = each.time
+        time = first.get(each.source.name)
+        if time is not None:
+            found[_speaker(each)] = min(time, found.get(_speaker(each), time))
+    return {who: at for who, at in found.items() if isinstance(who, int)} or found
+
+
+def _speaker(event: Event) -> int | str:
+    return event.source.name if event.rank is None else event.rank
+
+
+def _weight(event: Event, ended: Mapping[int, Ended], since: Mapping[int | str, float]) -> tuple[int, float, str, int]:
+    """Order roots: exact ones, then those of a class of their own, then general ones, then what ends all jobs.
+
+    Of equal ones, that of the rank that failed or ended first comes first.
+    """
+    failure, sure = event.signature.failure, event.signature.sure
+    order = 0 if sure else 2 if failure in _GENERAL else 1
+    if failure in ENDINGS:
+        order = 3 if sure else 4
+    end = ended.get(event.rank) if event.rank is not None else None
+    return order, since.get(_speaker(event), math.inf), end.time if end and end.time else "~", event.offset

@@ -1,0 +1,52 @@
+"""Which line of several counts, and what the lines next to it say."""
+
+from typing import Any
+
+from slurm_plugin.logs import judge, ranking
+from slurm_plugin.logs.endings import Ended
+from slurm_plugin.logs.scan import Event, Source
+from tests.unit.logs.test_scan import made
+
+CRASH = made("crash", "EXIT CODE: 139", "EXIT CODE: 139", **{"class": "segfault"})
+HEAD = made("hydra-running-at", "RUNNING AT", "PID 7 RUNNING AT n2", **{"class": "unknown", "role": "symptom"})
+CLOSED = made("closed", "Connection closed", "Connection closed", **{"class": "symptom_only", "role": "symptom"})
+NETWORK = made("net", "is unreachable", "OSError: [Errno 101] Network is unreachable", **{"class": "net_fabric"})
+SERVICE = made("http", "URLError", "URLError: <[Errno 101] Network is unreachable>", **{"class": "external_service"})
+OTHER = made("http2", "HTTPError", "HTTPError: 403", **{"class": "external_service"})
+
+
+def event(signature: Any, offset: int, node: str = "", *, time: float | None = None, rank: int | None = None) -> Event:
+    """A line of one log."""
+    return Event(signature, Source("log"), 1, offset, rank, node, None, signature.example, time=time)
+
+
+def test_the_line_that_names_the_node() -> None:
+    """It is next to the cause, and not a line that accuses another node, or is far away."""
+    assert judge.cause([event(CLOSED, 0, "n9"), event(HEAD, 100, "n2"), event(CRASH, 150)]).nodes == ("n2",)
+    assert judge.cause([event(HEAD, 0, "n2"), event(CRASH, ranking.NEXT + 1)]).nodes == ()
+
+
+def test_a_request_that_failed_for_the_network() -> None:
+    """The last exception of the chain repeats the words of the first. Another request proves nothing."""
+    assert judge.cause([event(NETWORK, 0), event(SERVICE, 500)]).failure == "external_service"
+    assert judge.cause([event(NETWORK, 0), event(OTHER, 500)]).failure == "net_fabric"
+
+
+def test_a_line_before_the_first_time_stamp() -> None:
+    """It is not later than that one."""
+    first, last = event(CRASH, 0, rank=0), event(CRASH, 500, time=9.0, rank=2)
+    assert ranking.roots([last, first], [], {})[0] == first
+
+
+def test_a_fault_of_the_node_without_a_table_of_ranks() -> None:
+    """The rank that speaks is the culprit."""
+    ecc = made("ecc", "ECC error", "ECC error", **{"class": "gpu_hw"})
+    assert judge.cause([event(ecc, 0, rank=1)]).ranks == (1,)
+
+
+def test_several_tasks_that_srun_saw_end_first() -> None:
+    """All of them are named, if others ended later."""
+    summary = made("exit", "Exited with", "Exited with", **{"class": "unknown", "role": "symptom", "summary": True})
+    ended = {rank: Ended(1, "n1", first=rank in (1, 3)) for rank in range(4)}
+    assert judge.cause([event(summary, 0, "n1")], ended).ranks == (1, 3)
+    assert judge.cause([event(summary, 0, "n1")], {rank: Ended(1, "n1", first=True) for rank in range(4)}).ranks == ()
