@@ -26,7 +26,7 @@ _SRUN = re.compile(
 )
 _MPIRUN = re.compile(
     r"process rank (?P<rank>\d{1,9}) with PID (?P<pid>\S+) on\s+node (?P<node>\S+)\s"
-    r"(?:exited on signal (?P<signal>\d{1,9})|exiting improperly)"
+    r"(?:exited on\s+signal (?P<signal>\d{1,9})|exiting improperly)"
     r"|The first process to do so was:\s+Process name: \[[^\n]*,(?P<named>\d{1,9})\]\s+Exit code: +(?P<code>\d{1,9})"
     r"|MPI_ABORT was invoked on rank (?P<aborted>\d{1,9}) in communicator MPI_COMM_WORLD\s+"
     r"(?:Proc: [^\n]*\s+Errorcode: |with errorcode )(?P<errorcode>-?\d{1,9})"

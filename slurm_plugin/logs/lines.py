@@ -22,7 +22,9 @@ _COLLECTORS = re.compile(
 HOST: Final = re.compile(r"(?!python)([a-z][\w.-]*\d|\d+(?:\.\d+){3}): (?=\S)")
 # What syslog and journalctl put before a line of the kernel: the time, and the name of the node.
 KERNEL: Final = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:.]+ )?([\w.-]+) kernel: ")
-_NAMED_RANK = re.compile(r"\[Rank (\d{1,6})\]|\brank[ =:](\d{1,6})\b", re.IGNORECASE)
+# What NCCL puts before it: the name of the node, the process, the thread and the device.
+NCCL: Final = re.compile(r"([\w.-]+):\d+:\d+ \[-?\d+\] ")
+_NAMED_RANK = re.compile(r"[Rr](?:ank|ANK)(?<!\w\w{4})[ =:](\d{1,6})\b")
 
 
 class Line(NamedTuple):
@@ -58,5 +60,5 @@ def read(raw: bytes) -> Line:
         and ("ank" in line.text or "ANK" in line.text)
         and (found := _NAMED_RANK.search(line.text[:200]))
     ):
-        return Line(line.text, int(found[1] or found[2]))
+        return Line(line.text, int(found[1]))
     return line

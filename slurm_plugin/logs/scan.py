@@ -8,7 +8,7 @@ Standard library only. With the extra `fast`, Hyperscan finds the lines at the s
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple, Protocol
@@ -102,20 +102,24 @@ class Scanner:
         found = self._some_lines(block, self._ends(block)) if self._ends else self._every_line(block)
         for start, raw, candidates in found:
             at = offset + start + (dropped if start else 0)
-            for part in raw.split(b"\r"):  # a progress bar hides what came before it
-                if part:
-                    self._part(lines.read(part), candidates, source, at)
+            for part in filter(None, raw.split(b"\r")):  # a progress bar hides what came before it
+                self._part(lines.read(part), candidates, source, at)
 
     def _every_line(self, block: bytes) -> Iterator[tuple[int, bytes, Sequence[Signature]]]:
         """Yield offset and text of each line with candidates, and these."""
-        found = [*map(self._forms.__getitem__, _form(block).split(b"\n"))]
-        if not any(found):
-            return
-        raws, seen, start = block.split(b"\n"), 0, 0
+        forms = block.translate(_FORMS).split(b"\n")  # as long as the lines
+        found = [*map(self._forms.__getitem__, forms)]
+        line = end = 0
+        while (at := block.find(b"\x1b", end)) >= 0:  # an escape sequence can split a literal
+            line += block.count(b"\n", end, at)
+            end = block.find(b"\n", at)
+            end = len(block) if end < 0 else end
+            found[line] = self._forms[_form(block[block.rfind(b"\n", 0, at) + 1 : end])]
+        seen = start = 0
         for index in compress(range(len(found)), found):
-            start += sum(map(len, raws[seen:index])) + index - seen
+            start += sum(map(len, forms[seen:index])) + index - seen
             seen = index
-            yield start, raws[index], found[index]
+            yield start, block[start : start + len(forms[index])], found[index]
 
     def _some_lines(self, block: bytes, spots: Sequence[int]) -> Iterator[tuple[int, bytes, Sequence[Signature]]]:
         """Do the same for the lines with these places, and those with an escape sequence, which can split a literal."""
@@ -138,7 +142,9 @@ class Scanner:
         host = lines.HOST.match(line.text)
         speaker = source.rank if line.rank is None else line.rank
         for signature in candidates:
-            if self._counts.get((source.name, signature.id, speaker), 0) >= EACH and signature.id not in self._naming:
+            noise = signature.role == "noise"
+            many = self._counts.get((source.name, signature.id, speaker), 0) >= EACH
+            if many and not noise and signature.id not in self._naming:
                 continue
             if not (found := signature.pattern.search(line.text)) and not (
                 host and (found := signature.pattern.search(line.text[host.end() :]))
@@ -152,13 +158,15 @@ class Scanner:
             self._counts[key] += 1
             if self._counts[key] <= EACH:
                 speaks = source.rank is None or rank == source.rank  # else the line is about another rank
-                kernel = lines.KERNEL.match(line.text)
-                node = groups.get("node") or (kernel[1] if kernel else source.node if speaks else "")
+                writer = lines.KERNEL.match(line.text) or lines.NCCL.match(line.text)
+                node = groups.get("node") or (writer[1] if writer else source.node if speaks else "")
                 peer = _rank(groups.get("peer_rank"))
                 if peer is not None and peer == line.rank and source.rank is None:
                     rank = None  # the line names it, and another one speaks
                 accused = groups.get("peer_node") or ""
                 self.events.append(Event(signature, source, 0, offset, rank, node, peer, line.text, accused))
+            if noise:
+                return  # it comes first: the line only looks like a fault
 
 
 def _rank(text: str | None) -> int | None:
@@ -178,19 +186,16 @@ class _Forms(dict[bytes, Sequence[Signature]]):
     """The signatures that a line of a form could match; none if they are all noise."""
 
     def __init__(self, signatures: tuple[Signature, ...]) -> None:
+        signatures = tuple(sorted(signatures, key=lambda each: each.role != "noise"))  # noise comes first
         self._signatures = signatures
         self._also = [[[_form_of(text) for text in each] for each in known.also] for known in signatures]
-        self._by_word, self._by_gram = _index(signatures)
+        self._words = _Words(*_index(signatures))
         self._noise = {number for number, each in enumerate(signatures) if each.role == "noise"}
-        self._plain = set[str]()  # words that no literal has
-        self._words: dict[str, Pairs] = {}  # the others
 
     def __missing__(self, key: bytes) -> Sequence[Signature]:
         form = key.decode()  # `in` is three times as fast with str as with bytes
         numbers: set[int] = set()
-        for word in {*form.split()} - self._plain:
-            if (those := self._words.get(word)) is None:
-                those = self._look_up(word)
+        for those in filter(None, map(self._words.__getitem__, form.split())):
             for literal, several in those:
                 if literal in form:
                     for number in several:
@@ -205,20 +210,23 @@ class _Forms(dict[bytes, Sequence[Signature]]):
             self[key] = found
         return found
 
-    def _look_up(self, word: str) -> Pairs:
+
+class _Words(dict[str, Pairs]):
+    """The literals that a line with a word could have; none for most words."""
+
+    def __init__(self, by_word: Mapping[str, Pairs], by_gram: Mapping[str, Sequence[tuple[str, Pairs]]]) -> None:
+        self._by_word, self._by_gram = by_word, by_gram
+
+    def __missing__(self, word: str) -> Pairs:
         found, spaced = [*self._by_word.get(word, ())], f" {word} "
         for at in range(len(spaced) - GRAM + 1):
             for piece, those in self._by_gram.get(spaced[at : at + GRAM], ()):
                 if piece in spaced:
                     found += those
         if len(word) <= LONG_WORD:
-            if len(self._plain) + len(self._words) >= REMEMBERED:
-                self._plain.clear()
-                self._words.clear()
-            if found:
-                self._words[word] = found
-            else:
-                self._plain.add(word)
+            if len(self) >= REMEMBERED:
+                self.clear()
+            self[word] = found
         return found
 
 

@@ -56,6 +56,11 @@ def test_srun() -> None:
             Ended(-signal.SIGSEGV, "n1", first=True, pid="0"),
         ),
         (
+            "mpirun noticed that process rank 0 with PID 7 on node n1 exited on \nsignal 6 (Aborted).\n",
+            0,
+            Ended(-signal.SIGABRT, "n1", first=True, pid="7"),
+        ),
+        (
             "mpirun has exited due to process rank 2 with PID 0 on\nnode n1 exiting improperly. There are three\n",
             2,
             Ended(0, "n1", first=True, pid="0"),

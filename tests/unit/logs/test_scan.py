@@ -63,6 +63,25 @@ def test_the_node_of_a_line_of_the_kernel() -> None:
     assert [each.node for each in scanner.events] == ["gpu07", "n1.a", "n3"]
 
 
+def test_the_node_of_a_line_of_nccl() -> None:
+    """NCCL puts it there, whatever the line says."""
+    assert found(b"n7:77:80 [0] NCCL WARN boom\nboom n7:77\n") == [("boom", 1, None, "n7"), ("boom", 2, None, "")]
+
+
+def test_noise_comes_first() -> None:
+    """A line that only looks like a fault gives no other event, however often it comes."""
+    noise = made("noise", "DEBUG boom", "DEBUG boom", **{"class": "", "role": "noise"})
+    scanner = Scanner((BOOM, noise))
+    scanner.read(io.BytesIO(b"DEBUG boom\n" * (EACH + 2) + b"boom\n"), LOG)
+    assert [each.signature.id for each in scanner.events] == ["noise"] * EACH + ["boom"]
+
+
+def test_an_escape_sequence_in_one_line_of_several() -> None:
+    """It can split a literal, and it moves no other line."""
+    text = b"fine\nbo\x1b[31mom\n\n\x1b[0m\nboom"
+    assert [each[1] for each in found(text)] == [2, 5]
+
+
 def test_lines_that_differ_in_digits() -> None:
     """They are looked up once, and each is matched by itself."""
     text = b"".join(b"boom of rank %d\n" % rank for rank in range(200))
