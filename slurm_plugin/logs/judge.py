@@ -77,7 +77,8 @@ def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[
     best = roots[0]
     signature = best.signature
     same = [each for each in roots if each.signature.failure == signature.failure]
-    ranks = {each.rank for each in same if each.rank is not None}
+    by = [by_pid(each, ended, nodes) if each.rank is None else each.rank for each in same]
+    ranks = {rank for rank in by if rank is not None}
     where = {_node_of(each, nodes) for each in same} - {""}
     whose, verdict = signature.whose, CLASSES[signature.failure].verdict
     known = set(nodes.values())

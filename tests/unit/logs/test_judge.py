@@ -16,6 +16,7 @@ CANCELLED = made("cancelled", "CANCELLED AT", "CANCELLED AT", **{"class": "cance
 CLOSED = made("closed", "Connection closed", "Connection closed", **{"class": "symptom_only", "role": "symptom"})
 HANG = made("hang", "Timed out", "Timed out", **{"class": "rank_hang", "role": "symptom"})
 SUMMARY = made("summary", "a rank failed", "a rank failed", **{"class": "unknown", "role": "symptom", "summary": True})
+SIGNAL = made("signal", r"by PID (?P<pid>\d+)", "by PID 7", **{"class": "segfault"})
 NOISE = made("noise", "ValueError: x is fine", "ValueError: x is fine", **{"class": "", "role": "noise"})
 
 
@@ -151,6 +152,15 @@ def test_a_root_whose_rank_is_not_written() -> None:
     assert judge.cause([event(OWN)], ends, {2: "n2"}).ranks == (2,)
     assert judge.cause([event(OWN, 1), event(OWN, 2)], ends, {2: "n2"}).ranks == ()
     assert judge.cause([event(OWN, 1), event(OWN, 2, rank=2)], ends, {2: "n2"}).ranks == (2,)
+
+
+def test_a_root_that_names_a_process() -> None:
+    """Two lines of a launcher about one process are about its rank; all ranks are the program's."""
+    ends = {rank: Ended(-11, f"n{rank}", first=True, pid=str(7 + rank)) for rank in range(2)}
+    where = {rank: each.node for rank, each in ends.items()}
+    one = [event(SIGNAL, 1), event(SIGNAL, 2)]
+    assert judge.cause(one, ends, where).ranks == (0,)
+    assert judge.cause([*one, event(SIGNAL, 3)._replace(text="by PID 8")], ends, where).ranks == ()
 
 
 def test_a_root_on_a_node_of_several_ranks() -> None:
