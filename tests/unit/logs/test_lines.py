@@ -16,6 +16,12 @@ from slurm_plugin.logs import lines
         (b"2026-01-01T10:00:00.5Z: [1,2]<stderr>:KeyError", 2, "KeyError"),
         (b"(EngineCore_DP0 pid=7) ERROR 09-18 10:00:00 [core.py:718] KeyError", None, "KeyError"),
         (b"(RayWorker pid=7, ip=10.0.0.1) KeyError", None, "KeyError"),
+        (
+            b"1: [tape/HorovodAllreduce_a_0, tape/HorovodAllreduce_b_0]",
+            None,
+            "1: [tape/HorovodAllreduce_a_0, tape/HorovodAllreduce_b_0]",
+        ),
+        (b"1: [rank1]: KeyError", 1, "[rank1]: KeyError"),
         (b"12:30: lunch", None, "12:30: lunch"),
         (b" [Rank 5] Watchdog caught", 5, " [Rank 5] Watchdog caught"),
         (b"\x1b[31mred\x1b[0m \x07bell\x00", None, "red bell"),
