@@ -101,13 +101,18 @@ def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[
         set[int]() if rank is None or everywhere else on_it if whose == "node" and on_it and on_it <= ranks else {rank}
     )
     others = {each.signature.failure: each for each in reversed(roots) if each.signature.failure != signature.failure}
+    at = tuple(dict.fromkeys(filter(None, (node, best.peer_node)))) if not everywhere else ()
+    if everywhere and signature.failure == "segfault":  # launchers know which ranks crashed
+        began = {rank for rank, each in ended.items() if each.code in CRASHES}
+        began = began if len(began) < len(ended) else set()
+        at = places(sorted(began), nodes)
     return Cause(
         signature.failure,
         whose,
         "sure" if signature.sure else "likely",
         best,
         tuple(sorted(began)),
-        tuple(dict.fromkeys(filter(None, (node, best.peer_node)))) if not everywhere else (),
+        at,
         verdict,
         tuple(reversed(others.values())),
     )

@@ -163,6 +163,13 @@ def test_a_root_that_names_a_process() -> None:
     assert judge.cause([*one, event(SIGNAL, 3)._replace(text="by PID 8")], ends, where).ranks == ()
 
 
+def test_ranks_that_crashed() -> None:
+    """Half of the ranks crashed at once, and their launcher ended the others."""
+    ends = {rank: each._replace(code=-15 if rank % 2 else -11) for rank, each in FOUR.items()}
+    found = judge.cause([event(SIGNAL, 1, rank=0), event(SIGNAL, 2, rank=2)], ends, WHERE)
+    assert (found.ranks, found.nodes, found.verdict) == ((0, 2), ("n1", "n2"), "clear")
+
+
 def test_a_root_on_a_node_of_several_ranks() -> None:
     """It is a rank of that node, also if another node's launcher saw one of its own end first: a kernel names pids of
     the host, and a launcher in a container others.
