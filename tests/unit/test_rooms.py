@@ -85,7 +85,7 @@ def crossing(source: str, target: str) -> bool:
 def test_rooms() -> None:
     """Actors' packages share records, slurm, spec and launch, and never import each other.
 
-    Only cli and testing import sandbox. The diagnosis of logs reads records. Views may import the records of an experiment.
+    Only cli and testing import sandbox. The diagnosis of logs reads records. Views may import those of an experiment.
     """
     found = [
         f"{name} -> {each}"
