@@ -108,7 +108,7 @@ def _default_settings() -> "dict[str, object]":
     try:
         return compilation.compile_site(configuration.load_for_user())
     except UsageError as error:  # a submission refuses such a file
-        say(f"your own settings are not used: {error.one_line}")
+        say(f"without your own settings: {error.one_line}")
         return compilation.compile_site(configuration.load())
 
 

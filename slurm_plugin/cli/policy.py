@@ -57,13 +57,13 @@ def test(
 
     SCRIPT is a batch script, with its #SBATCH and #PLUGIN lines as slurm-plugin sbatch reads them.
     """
-    settings = configuration.load(config)
+    settings, own = configuration.load(config), submit_config.load(config)
     data = read_file(job_file)
     if batch_script.is_script(data):
         jobs = [submission.of_script(data, job_file, settings.sbatch, settings.command)]
     else:
         here = submission.here(settings)
-        specs = load_specs(data, job_file, settings, flags_if_it_can_say)
+        specs = load_specs(data, job_file, own, flags_if_it_can_say)
         jobs = [submission.build(spec, here, spec_name(job_file)) for spec in specs]
     rules_here = config or lua_file or submit_config.DEFAULT_PATH.exists()
     if not rules_here and submission.is_plain(settings, connect()):

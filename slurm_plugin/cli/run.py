@@ -45,12 +45,17 @@ def run(spec_file: str, arguments: tuple[str, ...]) -> int:
 
 
 def _site_settings() -> SubmitConfig:
-    """Return the site's settings; the defaults if they cannot be read: a failure of this package ends no job."""
+    """Return the settings, without a file that cannot be read: a failure of this package ends no job."""
     try:
-        return submit_config.load()
+        site = submit_config.load_site()
     except UsageError as error:
         say(f"the site file cannot be read, so there are no presets and no container runtime: {error.one_line}")
         return SubmitConfig()
+    try:
+        return submit_config.load()
+    except UsageError as error:
+        say(f"your own settings are not used: {error.one_line}")
+        return site
 
 
 def _slurm_answers() -> SlurmAnswers:

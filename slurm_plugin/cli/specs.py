@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from slurm_plugin import templates
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.slurm import connect
-from slurm_plugin.spec import Spec, documents, load_all, submit_config
+from slurm_plugin.spec import Spec, documents, load_all, submit_config, user_settings
 from slurm_plugin.spec.documents import MAX_BYTES
 from slurm_plugin.spec.sbatch_flags import Known
 from slurm_plugin.submit import render as rendering
@@ -159,8 +159,12 @@ def refuse_script(data: bytes, spec_file: str) -> None:
 
 
 def load_specs(data: bytes, spec_file: str, site: submit_config.SubmitConfig, known: Known) -> tuple[Spec, ...]:
-    """Return the specs in `data`. Raise UsageError for a batch script."""
+    """Return the specs in `data`. Raise UsageError for a batch script, and for a user's own file with a mistake."""
     refuse_script(data, spec_file)
+    if not os.path.exists(site.command) and user_settings.read()[0].fields:  # noqa: PTH110 - jobs read the whole file
+        from slurm_plugin.site import configuration  # noqa: PLC0415 - 12 ms, for what only the job reads
+
+        configuration.check_own()
     name, runtime = "<stdin>" if spec_file == "-" else spec_file, site.container.runtime or ""
     return load_all(data, name, presets=site.presets, known=known, runtime=runtime)
 

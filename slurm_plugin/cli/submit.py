@@ -29,7 +29,7 @@ from slurm_plugin.cli.specs import (
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, connect, priority
 from slurm_plugin.slurm.resources import Reservation
-from slurm_plugin.spec import Spec, priorities, submit_config, user_settings
+from slurm_plugin.spec import Spec, priorities, submit_config
 from slurm_plugin.spec.key_types import joined
 from slurm_plugin.submit import policy_verdict, submission
 from slurm_plugin.submit.forecast import Answer, JobRequest, of_partitions
@@ -49,10 +49,6 @@ def submit(spec_file: str, config: Path | None, *, in_editor: bool, dry_run: boo
     A spec with `search` is submitted as `slurm-plugin experiment submit` does, and the id is that of its array.
     """
     settings = submit_config.load(config)
-    if user_settings.read()[0].fields.keys() - set(user_settings.AT_SUBMISSION):
-        from slurm_plugin.site import configuration  # noqa: PLC0415 - 12 ms, for what only the job reads
-
-        configuration.load_for_user()
     data = read_file(spec_file)
     if is_search(data, spec_file):
         if in_editor:

@@ -21,6 +21,7 @@ MAX_BYTES = 3400  # of a grant; the oldest `runs` are dropped to make it fit
 MAX_RUN = 160  # bytes of a run's nodes, and of its reason
 NO_MORE: Final = "no restart left"  # how `last` begins if the job was ended for that reason
 WENT_DOWN: Final = "the node went down"  # in `last` and in the reason of a run
+ONLY_FAULTS: Final = "no admin has installed slurm_plugin here, so only a fault moves the job"
 GREW: Final = "more nodes were free"  # in `last` after a growth
 GROW_EVERY_S: Final = 3600  # a job may be requeued once in this time without the use of a restart
 NEVER: Final = datetime(2099, 12, 31, tzinfo=UTC)  # means no deadline: Slurm cannot remove a deadline

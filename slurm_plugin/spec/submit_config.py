@@ -70,8 +70,7 @@ def load(path: Path | None = None) -> SubmitConfig:
 
     Raise UsageError with all problems of a file.
     """
-    site = read(path)
-    config, (own, where) = _part(site, str(path or DEFAULT_PATH)), user_settings.read()
+    site, config, (own, where) = read(path), load_site(path), user_settings.read()
     if not own.fields:
         return config
     _part(own, where, again=user_settings.AGAIN)
@@ -79,6 +78,11 @@ def load(path: Path | None = None) -> SubmitConfig:
     if os.path.exists(config.command):  # noqa: PTH110 - jobs run the site's installation, with its settings
         mine.pop("stage_in", None)
     return _part(Document(user_settings.below(site.fields, mine)), where)
+
+
+def load_site(path: Path | None = None) -> SubmitConfig:
+    """Read this part of the site file alone. Raise UsageError with all problems."""
+    return _part(read(path), str(path or DEFAULT_PATH))
 
 
 def _part(document: Document, source: str, *, again: str = AGAIN) -> SubmitConfig:

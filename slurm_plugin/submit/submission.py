@@ -169,8 +169,11 @@ def without_installation(spec: Spec, settings: SubmitConfig, slurm: Slurm) -> st
     lacks = {
         "retries": f"the job restarts itself, at most {spec.retries} times, and bad nodes are not drained",
         "queue_timeout": "nothing ends the wait in the queue after a restart",
+        "grow": "the job does not move to more nodes",
+        "performance": "a slow job does not move to other nodes",
     }
-    found = [f"\n  {key}: {text}" for key, text in lacks.items() if getattr(spec, key)]
+    asked = {"performance": spec.performance and spec.performance.action == "reschedule"}
+    found = [f"\n  {key}: {text}" for key, text in lacks.items() if asked.get(key, getattr(spec, key))]
     if not found or not is_plain(settings, slurm):
         return ""
     return f"{NOT_INSTALLED}: what it has says slurm-plugin doctor{''.join(found)}"

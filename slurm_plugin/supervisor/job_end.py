@@ -27,7 +27,7 @@ def spent(door: Slurm, job: Job, plan: JobPlan, lines: Sequence[Mapping[str, Any
     """Return why a run of a job without a grant may not start; empty if it may. After the last restart end requeues."""
     if not plan.retries or not grant.is_alone(job):
         return ""
-    given = by_owner.given(job, plan.retries, lines)
+    given = by_owner.given(job, plan.retries, lines, plan.trial)
     if not given.left:
         by_owner.close_budget(door, job)
     return by_owner.SPENT if given.used > given.granted else ""

@@ -281,7 +281,7 @@ class Supervisor:
         nodes = {name: health if name in there else gone for name, health in nodes.items()}
         given = grant.parse(job.admin_comment)
         if given is None and grant.is_alone(job):
-            given = by_owner.given(job, self.plan.retries, self._history(all_trials=True))
+            given = by_owner.given(job, self.plan.retries, self._history(all_trials=True), self.plan.trial)
         if given is None:
             say("this job was granted no restarts: is the site's job_submit.lua installed?")
             return 0, nodes

@@ -99,8 +99,9 @@ def follow(
 
 
 def may_never_start(job: Job) -> bool:
-    """Return whether a job may wait for ever. Exclude requeued jobs, which the plugin's worker watches."""
-    return job.state == "PENDING" and not job.restarts and job.reason in {*reasons.HOPELESS, reasons.NODE_LIMIT}
+    """Return whether a job may wait for ever. Exclude requeued jobs that the plugin's worker watches."""
+    watched = job.restarts and not grant.is_alone(job)
+    return job.state == "PENDING" and not watched and job.reason in {*reasons.HOPELESS, reasons.NODE_LIMIT}
 
 
 def of_several(

@@ -22,8 +22,7 @@ from slurm_plugin.spec.submit_config import DEFAULT_PATH
 __all__ = ["Finding", "examine"]
 
 ADDED: Final = (
-    "bad nodes are drained, checks run as root and on idle nodes, data of `stage_in` stay on the nodes, restarts take"
-    " less time, policy, notices, metrics"
+    "bad nodes are drained, checks run as root and on idle nodes, restarts take less time, policy, notices, metrics"
 )
 
 
@@ -71,6 +70,8 @@ def examine(slurm: Slurm, site_file: Path | None, root: str, lacks: Sequence[str
         spool, user = site.spool_directory, config.get("SlurmUser", "")
         yield judge.spool(spool, user, measure.owned(spool), controller=controller)
         yield judge.munge(config.get("AuthType", ""), measure.munge(config))
+        if os.geteuid():
+            yield own_settings()
 
     return tuple(findings())
 
@@ -126,7 +127,7 @@ def _alone(config: Mapping[str, str]) -> Iterator[Finding]:
     site_has = config.get("TaskProlog", "")
     beside = f", beside {site_has}" if site_has.startswith("/") else ""
     yield Finding("modes", "ok", f"all; a TaskProlog of the job's own gives the tasks their ranks{beside}")
-    yield Finding("checks", "ok", "those that you can make, on every node before your program starts")
+    yield Finding("checks", "ok", "those that you can make, before the program of a spec with `retries` starts")
     after = f"{wait_of_owner_s(config)} s after a requeue, 2 s with submit --wait"
     yield Finding("restarts", "ok", f"`retries` of the spec, in the allocation and by a requeue; {after}")
     yield own_settings()

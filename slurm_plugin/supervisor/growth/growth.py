@@ -169,7 +169,8 @@ def _idle(door: Slurm, question: Question, lasting: Collection[str], now: float)
     given, told = grant.parse(job.admin_comment), token.find(job.comment)
     wait_s = given.grows_in(datetime.fromtimestamp(now, UTC)) if given else None
     if given is None or wait_s is None or told is None:
-        return {"error": "this job was granted no restarts, or no range of nodes", "later": float("inf")}
+        granted_none = "this job was granted no restarts, or no range of nodes"
+        return {"error": grant.ONLY_FAULTS if grant.is_alone(job) else granted_none, "later": float("inf")}
     if not given.with_restarts(told.again).left:  # a fault that the epilog finds needs one
         return {"error": "no restart is left", "later": float("inf")}
     if wait_s:

@@ -53,6 +53,7 @@ class Request:
     prolog: str = ""  # the job's own TaskProlog, which srun runs in each task; empty: slurm.conf's
     interface: str = ""  # the variable with the interface for the tasks, if the node's name is a loopback address
     gpus: Mapping[str, Sequence[int]] = field(default_factory=dict)  # of each node, if the guards' steps have none
+    partition: str = ""  # of the job
     kernel_s: float = 0.0  # how long ago the attempt began whose lines of the kernel are wanted; 0: none
 
 
@@ -179,6 +180,7 @@ def _verdicts(request: Request, node: str) -> tuple[prechecks.Verdict, ...]:
         hosts=tuple(nodelist.expand(request.hosts)),
         gpus=gpus,
         infiniband=request.infiniband,
+        partition=request.partition,
     )
     published = _published(request) if request.hook == "barrier" else None
     if published is None:

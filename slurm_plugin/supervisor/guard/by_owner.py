@@ -24,13 +24,16 @@ LOST: Final = ("again", "requeue")  # the last action of a run after which anoth
 SPENT: Final = "no restart is left: the job has used those of its spec"
 
 
-def given(job: Job, retries: int, lines: Iterable[Mapping[str, Any]]) -> grant.Grant:
-    """Return the restarts that a job without a grant may use, by its spec, and those that it has used."""
+def given(job: Job, retries: int, lines: Iterable[Mapping[str, Any]], trial: int = 0) -> grant.Grant:
+    """Return the restarts that a job without a grant may use, by its spec, and those that it has used.
+
+    `trial`: of an experiment, whose restarts in the allocation alone count; those of other trials count for them.
+    """
     last: dict[int, str] = {}
     again = 0
     for line in lines:
         action, run = str(line.get("action")), line.get("restart")
-        again += action == "again"
+        again += action == "again" and (line.get("trial") or 0) == trial
         last[run if isinstance(run, int) else 0] = action
     requeues = sum(last.get(run, LOST[0]) in LOST for run in range(job.restarts))
     return grant.Grant(granted=retries, requeues=requeues, again=again)
@@ -39,7 +42,8 @@ def given(job: Job, retries: int, lines: Iterable[Mapping[str, Any]]) -> grant.G
 def requeue_orphan(door: Slurm, job: Job, first: str, directory: str, cluster: str) -> bool:
     """Requeue a job whose supervisor is lost with its node `first`. Return False if no restart is left."""
     asked, lines = token.find(job.comment), job_directory.attempts(Path(directory), cluster) or []
-    if asked is None or not given(job, asked.retries, lines).left:
+    trial = (lines[-1].get("trial") or 0) if lines else 0
+    if asked is None or not given(job, asked.retries, lines, trial).left:
         return False
     requeue(door, job, [first])
     return True

@@ -163,6 +163,7 @@ class Preparation:
             prolog=str(self.own_prolog or "") if first else "",
             gpus={} if nvidia.has_mig(self.environ) else self.run.gpus,
             interface=self.mode.interface if first else "",
+            partition=self.run.partition,
             kernel_s=0.0 if first else time.monotonic() - self.began,
         )
 

@@ -60,6 +60,8 @@ class Mover:
         except (SlurmPluginError, HostfileError) as error:
             return f"Slurm did not tell whether it can: {' '.join(str(error).split())}"
         # Slurm may not have been told of restarts in this allocation.
+        if grant.is_alone(job):
+            return grant.ONLY_FAULTS
         again = max(asked.again if asked else 0, self._run.attempt - self._run.restart)
         if given is None or given.with_restarts(again).left <= 0:
             return "no restart is left"

@@ -15,6 +15,7 @@ where no admin has installed slurm_plugin, the user's next job on the node does.
 import ctypes
 import fcntl
 import os
+import re
 import shutil
 import stat
 import time
@@ -32,7 +33,13 @@ from slurm_plugin.supervisor.staging import dataset
 from slurm_plugin.supervisor.staging.dataset import NodeError, SourceError
 
 FRESH, SEAL = "new", ".seal"
+REMOVE_S: Final = 30.0  # for old copies; the program waits for that
+_OURS: Final = re.compile(r"[0-9a-f]{32}|[0-9]+\.[0-9]+")  # a fingerprint, or a run
 WAITS: Final = "another job copies it; this one waits"
+
+
+class RoomError(NodeError):
+    """The disk has no room for a copy."""
 
 
 def fetch(request: Request, environ: Mapping[str, str]) -> int:
@@ -41,14 +48,26 @@ def fetch(request: Request, environ: Mapping[str, str]) -> int:
     try:
         own = _own(request.directory)
         run = f"{own}/{request.run}"
+
+        def clean() -> int:
+            removed = _remove_old(own, time.time() - request.keep_s, environ) if request.keep_s else 0
+            if removed:
+                say(f"{node} {KEYWORD}: removed {removed} old copies and links of runs from {own}")
+            return removed
+
         with suppress(FileExistsError):
             os.mkdir(run, 0o700)  # noqa: PTH102
         for to, _, source in (each.partition(":") for each in request.wanted):
-            text = _ensure_copy(own, to, os.path.realpath(source), run, f"{node} {KEYWORD}: {to}: {WAITS}")
+            words = own, to, os.path.realpath(source), run, f"{node} {KEYWORD}: {to}: {WAITS}"
+            try:
+                text = _ensure_copy(*words)
+            except RoomError:
+                if not clean():
+                    raise
+                text = _ensure_copy(*words)
             say(f"{node} {KEYWORD}: ok: {to}: {text}")
         _touch(run)
-        if request.keep_s and (removed := _remove_old(own, time.time() - request.keep_s, environ)):
-            say(f"{node} {KEYWORD}: removed {removed} old copies and links of runs from {own}")
+        clean()
     except SourceError as error:
         say(f"{node} {KEYWORD}: failed: {error}")
         return 1
@@ -81,39 +100,51 @@ def _own(directory: str) -> str:
 
 
 def _remove_old(own: str, before: float, environ: Mapping[str, str]) -> int:
-    """Remove what no run has used since `before` (epoch, in s), unless another job of the user is on this node.
+    """Remove copies and links of runs unused since `before` (epoch, in s), unless another job of the user is here.
 
-    Return the number of removed copies and links of runs. A failure is left to the next job.
+    Return their number. Leave what this module has not made, as `own` may also be the user's directory below /tmp. What
+    fails or takes too long is left to the next job.
     """
-    if _has_other_job(environ.get("SLURM_JOB_ID", "")):
-        return 0
-    removed = 0
-    for name in os.listdir(own):  # noqa: PTH208
-        place = f"{own}/{name}"
+    names = [name for name in os.listdir(own) if _OURS.fullmatch(name)]  # noqa: PTH208
+    removed, end = 0, time.monotonic() + REMOVE_S
+    for place in (f"{own}/{name}" for name in names if _is_old(f"{own}/{name}", before)):
+        if (not removed and _has_other_job(environ.get("SLURM_JOB_ID", ""))) or time.monotonic() > end:
+            break
         with suppress(OSError):
-            used = f"{place}/{USED}" if os.path.lexists(f"{place}/{USED}") else place
-            if os.lstat(used).st_mtime >= before:
-                continue
             fd = os.open(place, files.DIRECTORY)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(place)
-                removed += 1
+                if _is_old(place, before):  # another process may have used it before the lock
+                    _remove(place)
+                    removed += 1
             finally:
                 os.close(fd)
     return removed
 
 
+def _is_old(place: str, before: float) -> bool:
+    """Return whether a directory of this module was last used before this time; also a copy that was never finished."""
+    for name in (USED, FRESH):
+        with suppress(OSError):
+            return os.lstat(f"{place}/{name}").st_mtime < before
+    return False
+
+
 def _has_other_job(job: str) -> bool:
-    """Return whether a process of this user on this node belongs to another job."""
+    """Return whether a process of this user on this node belongs to another job, or does not say to which."""
     mark, uid = b"SLURM_JOB_ID=", os.geteuid()
     for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
-        with suppress(OSError):
-            if os.stat(f"/proc/{pid}").st_uid == uid:  # noqa: PTH116
-                with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-                    words = file.read().split(b"\0")
-                if any(word.startswith(mark) and word != mark + job.encode() for word in words):
-                    return True
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != uid:  # noqa: PTH116
+                continue
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+                words = file.read().split(b"\0")
+        except PermissionError:
+            return True
+        except OSError:  # it has ended
+            continue
+        if any(word.startswith(mark) and word != mark + job.encode() for word in words):
+            return True
     return False
 
 
@@ -157,7 +188,7 @@ def _copy(place: str, fd: int, source: str, entries: list[dataset.Entry]) -> Non
     needed, free = dataset.room(entries, found.f_frsize), found.f_bavail * found.f_frsize
     if needed > free or (found.f_files and len(entries) > found.f_favail):
         left = f"{format_size(free)} and {found.f_favail} inodes are free"
-        raise NodeError(f"{place}: {left}, {source!a} needs {format_size(needed)} and {len(entries)}")
+        raise RoomError(f"{place}: {left}, {source!a} needs {format_size(needed)} and {len(entries)}")
     try:
         dataset.copy(source, entries, fresh)
         files.replace(f"{place}/{SEAL}", dataset.seal(dataset.listed(fresh)), mode=0o600)

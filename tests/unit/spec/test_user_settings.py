@@ -1,10 +1,12 @@
 """A user's own settings, below the site's."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from slurm_plugin.cli import specs
 from slurm_plugin.errors import UsageError
 from slurm_plugin.site import compilation, configuration, doctor
 from slurm_plugin.spec import submit_config, user_settings
@@ -106,6 +108,17 @@ def test_the_jobs_part_is_judged_too(own: Path) -> None:
     with pytest.raises(UsageError, match=r"prechecks\.disk-size\.root: found 'much'"):
         configuration.load_for_user()
     assert doctor.own_settings().verdict == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("command", "refused"), [("/nonexistent/bin/slurm-plugin", True), ("/bin/sh", False)], ids=["none", "installed"]
+)
+def test_whoever_reads_a_spec_judges_the_file(own: Path, command: str, refused: bool) -> None:
+    """Where jobs read it: on an installation they read the site's."""
+    write(own, "prechecks: {disk-size: {root: much}}\n")
+    site = submit_config.SubmitConfig(command=command)
+    with pytest.raises(UsageError) if refused else nullcontext():
+        specs.load_specs(b"name: a\nmode: single\ncommand: ./a\n", "a.yaml", site, lambda _: None)
 
 
 def test_no_file_of_the_users(own: Path) -> None:

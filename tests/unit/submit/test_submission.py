@@ -257,6 +257,7 @@ def test_a_directory_that_the_group_cannot_enter(alice: None, capsys: pytest.Cap
     [
         (b"retries: 2\n", {}, "retries: the job restarts itself, at most 2 times"),
         (b"retries: 1\nqueue_timeout: 1h\n", {}, "queue_timeout: nothing ends the wait"),
+        (b"retries: 1\nperformance: {threshold: 0.5, action: reschedule}\n", {}, "performance: a slow job"),
         (b"", {}, ""),
         (b"retries: 2\n", {"Prolog": "/x/slurm_plugin/hooks/prolog"}, ""),
     ],

@@ -4,10 +4,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import pytest
+
 from slurm_plugin.records.grant import Grant, Run, written
 from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import Job, JobNotFoundError, SlurmError
-from slurm_plugin.views.follow import Look, bar, changes, follow, of_several
+from slurm_plugin.views.follow import Look, bar, changes, follow, may_never_start, of_several
 from tests import fakes
 from tests.fake_slurm import FakeClock, FakeSlurm
 from tests.refusals import refusal_of
@@ -264,3 +266,10 @@ def test_a_look_without_news_says_nothing() -> None:
     """The job has not changed."""
     assert changes(JOB, JOB) == ()
     assert Look(JOB, ()).ended is False
+
+
+@pytest.mark.parametrize(("admin_comment", "hopeless"), [("", True), ('sp1:{"granted":2,"requeues":1}', False)])
+def test_a_requeued_job_that_nobody_watches(admin_comment: str, hopeless: bool) -> None:
+    """Without an installation no worker gives nodes back to a job that has excluded too many."""
+    fields = {"comment": "[sp1;retries=2;ib=auto]", "admin_comment": admin_comment, "reason": "BadConstraints"}
+    assert may_never_start(fakes.job(restarts=1, state="PENDING", **fields)) is hopeless

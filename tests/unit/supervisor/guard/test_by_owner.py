@@ -38,6 +38,13 @@ def test_restarts_that_are_left(restarts: int, lines: list[dict[str, Any]], left
     assert by_owner.given(job(restarts=restarts, comment=COMMENT), 3, lines).left == left
 
 
+def test_a_trials_restarts() -> None:
+    """Restarts in place of an earlier trial count for that one; requeues count for the job."""
+    lines = [{**line(0, "again"), "trial": 1}, {**line(0, "requeue"), "trial": 2}, {**line(1, "again"), "trial": 2}]
+    had = job(restarts=1, comment=COMMENT)
+    assert [by_owner.given(had, 3, lines, trial).left for trial in (1, 2, 3)] == [1, 1, 2]
+
+
 def settings(**values: str) -> FakeSlurm:
     """Return a Slurm with job 7 and these settings."""
     door = FakeSlurm([job(7, state="RUNNING", nodes="n[1-2]", excluded="n5", comment=COMMENT)])

@@ -186,6 +186,9 @@ def test_the_users_next_job_removes_old_copies(place: Path, monkeypatch: pytest.
     keep_s, environ = 3600.0, {**NODE, "SLURM_JOB_ID": "8"}
     assert data_copies.fetch(request(place), NODE) == 0
     (old,) = made(place)
+    theirs = own(place) / "thesis"
+    theirs.mkdir()
+    os.utime(theirs, (1, 1))
     for each in (old, own(place) / "7.0"):
         os.utime(each / ".used", (1, 1))
     (place / "source/a").write_text("other")
@@ -202,5 +205,19 @@ def test_the_users_next_job_removes_old_copies(place: Path, monkeypatch: pytest.
     assert old.exists()
     assert data_copies.fetch(later, environ) == 0
     assert not old.exists()
-    assert {path.name for path in own(place).iterdir()} == {"8.0", *(path.name for path in made(place))}
+    assert {path.name for path in own(place).iterdir()} == {"8.0", "thesis", *(path.name for path in made(place))}
     assert (own(place) / "8.0/set/a").read_text() == "other"
+
+
+def test_old_copies_make_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a disk full of them would fail every job of the user."""
+    assert data_copies.fetch(request(place), NODE) == 0
+    (old,) = made(place)
+    os.utime(old / ".used", (1, 1))
+    (place / "source/a").write_text("other")
+    room = dataset.room
+    monkeypatch.setattr(data_copies, "_has_other_job", lambda _: False)
+    monkeypatch.setattr(dataset, "room", lambda *words: 1 << 62 if old.exists() else room(*words))
+    assert data_copies.fetch(request(place, run="8.0"), NODE) == 1
+    assert data_copies.fetch(request(place, run="8.0")._replace(keep_s=3600.0), NODE) == 0
+    assert not old.exists()
