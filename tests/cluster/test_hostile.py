@@ -207,7 +207,8 @@ def test_a_token_that_is_none(cluster: Sandbox, victim: Callable[[], str]) -> No
             assert f"job {job.id}: its comment contains no valid token\n" in said, what
         assert "failed" not in said
         assert "touch" not in said
-        assert root(cluster, f"ls -A {JOBS}", node) == ""
+        left = root(cluster, f"ls -A {JOBS}", node).split()  # a test before may have left a run without an epilog
+        assert not {name.partition(".")[0] for name in left} & {str(job.id) for job in jobs.values()}
     assert victim() == untouched
 
 
