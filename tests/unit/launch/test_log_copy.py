@@ -207,7 +207,7 @@ def test_ranks_of_the_real_hydra(mode: str, tmp_path: Path) -> None:
     root = MPI / mode
     if not root.exists():
         pytest.skip(f"no {mode} in {MPI}: .ci/launchers installs it")
-    all_wrote = f"[ $(grep -l out {tmp_path}/j-7-proc-rank-*.txt | wc -l) = 4 ]"
+    all_wrote = f"[ $(grep -ls out {tmp_path}/j-7-proc-rank-*.txt | wc -l) = 4 ]"
     text = f"echo out $PMI_RANK; [ $PMI_RANK = 2 ] || exit 0; until {all_wrote}; do sleep 0.1; done; exit 9"
     words = ("sh", "-c", text)
     argv = MODES[mode].launch(words, Shape(2, 2, logs=Logs(f"{tmp_path}/j-7", "both"))).argv
