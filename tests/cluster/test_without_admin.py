@@ -203,7 +203,11 @@ def test_random_kills(alice: Sandbox) -> None:
     chance, kills, ended = random.Random(27), 0, dict[str, int]()  # noqa: S311 - moments to try
     while kills < KILLS:
         retries, spares = chance.randrange(4), chance.randrange(2)
-        fields = {"retries": retries, "spares": spares or None, "grace": chance.choice((None, "5s"))}
+        fields = {
+            "retries": retries,
+            "spares": spares if spares and retries else None,
+            "grace": chance.choice((None, "5s")),
+        }
         job = submit(alice, f"alone-kills-{kills}", command=ON_AND_ON, time="0:05:00", **fields)
         until = time.monotonic() + 60  # then nothing has ended it
         while (state := job.state) not in OVER and time.monotonic() < until:
