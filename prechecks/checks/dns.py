@@ -61,7 +61,10 @@ class Dns(Check):
         return judge(len(names), unresolved, len(every), local)
 
     def _never_resolved(self, node: str, unresolved: Sequence[str], settings: Settings) -> bool:
-        """Return whether only the node's own name does not resolve, and has not since the boot."""
+        """Return whether only the node's own name does not resolve, and has not since the boot.
+
+        Store that it resolved.
+        """
         from prechecks import boot_state  # noqa: PLC0415 - not in a prolog
 
         state, key = settings["state"], "resolved"

@@ -161,10 +161,11 @@ def refuse_script(data: bytes, spec_file: str) -> None:
 def load_specs(data: bytes, spec_file: str, site: submit_config.SubmitConfig, known: Known) -> tuple[Spec, ...]:
     """Return the specs in `data`. Raise UsageError for a batch script, and for a user's own file with a mistake."""
     refuse_script(data, spec_file)
-    if not os.path.exists(site.command) and user_settings.read()[0].fields:  # noqa: PTH110 - jobs read the whole file
+    own, where = user_settings.read()
+    if own.fields and not os.path.exists(site.command):  # noqa: PTH110 - jobs read the whole file
         from slurm_plugin.site import configuration  # noqa: PLC0415 - 12 ms, for what only the job reads
 
-        configuration.check_own()
+        configuration.check_own(own, where)
     name, runtime = "<stdin>" if spec_file == "-" else spec_file, site.container.runtime or ""
     return load_all(data, name, presets=site.presets, known=known, runtime=runtime)
 

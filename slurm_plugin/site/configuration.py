@@ -220,20 +220,20 @@ def load(path: Path | None = None) -> SiteConfig:
     return _record(_with_checks_off(submit_config.read(path)), source, submit_config.AGAIN)
 
 
-def check_own() -> None:
-    """Raise UsageError with all problems in this user's own file."""
-    own, where = user_settings.read()
-    _record(_with_checks_off(own), where, user_settings.AGAIN)
+def check_own(own: Document, where: str) -> Document:
+    """Return a user's own file, with its checks that are off. Raise UsageError with all problems in it."""
+    own = _with_checks_off(own)
+    _record(own, where, user_settings.AGAIN)
+    return own
 
 
 def load_for_user() -> SiteConfig:
     """Read the site file, and below it this user's own. Raise UsageError with all problems in a file."""
-    site, (own, where) = load(), user_settings.read()
+    site, (own, where) = _with_checks_off(submit_config.read(None)), user_settings.read()
+    config = _record(site, str(submit_config.DEFAULT_PATH), submit_config.AGAIN)
     if not own.fields:
-        return site
-    check_own()
-    own = _with_checks_off(own)
-    merged = user_settings.below(_with_checks_off(submit_config.read(None)).fields, own.fields)
+        return config
+    merged = user_settings.below(site.fields, check_own(own, where).fields)
     return _record(Document(merged), where, user_settings.AGAIN)
 
 

@@ -70,7 +70,8 @@ def load(path: Path | None = None) -> SubmitConfig:
 
     Raise UsageError with all problems of a file.
     """
-    site, config, (own, where) = read(path), load_site(path), user_settings.read()
+    site, (own, where) = read(path), user_settings.read()
+    config = _part(site, str(path or DEFAULT_PATH))
     if not own.fields:
         return config
     _part(own, where, again=user_settings.AGAIN)

@@ -37,7 +37,7 @@ def path(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def read() -> tuple[Document, str]:
-    """Return the user's file and its path; an empty document if there is none.
+    """Return the user's file and its path; without a file, an empty document.
 
     Raise UsageError if the file cannot be read, belongs to another user, or has a key that is not in KEYS.
     """

@@ -99,7 +99,7 @@ def follow(
 
 
 def may_never_start(job: Job) -> bool:
-    """Return whether a job may wait for ever. Exclude requeued jobs that the plugin's worker watches."""
+    """Return whether a pending job may never start. Exclude requeued jobs that the plugin's worker watches."""
     watched = job.restarts and not grant.is_alone(job)
     return job.state == "PENDING" and not watched and job.reason in {*reasons.HOPELESS, reasons.NODE_LIMIT}
 

@@ -75,7 +75,7 @@ def test_a_log_that_tells_of_a_broken_card(cluster: Sandbox) -> None:
     assert reasons(cluster) == {}
 
 
-# The first attempt: task 1 dies without a word as soon as its kernel reports the GPU, while task 0 sleeps.
+# In the first attempt task 1 writes nothing and ends when its kernel reports the GPU, while task 0 sleeps.
 DIES = """[ $SLURM_PLUGIN_ATTEMPT = 1 ] && exit 0
 [ $SLURM_PROCID = 0 ] && exec sleep 9000
 echo begun

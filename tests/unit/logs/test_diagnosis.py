@@ -317,7 +317,7 @@ def test_the_only_node_that_a_log_names_need_not_be_the_one(tmp_path: Path) -> N
     ],
 )
 def test_a_step_that_srun_ended(log: str, failure: str, ranks: tuple[int, ...], verdict: str, tmp_path: Path) -> None:
-    """Because a task had failed before; else somebody cancelled it."""
+    """Srun ended it because of a failed task; if no task had failed, a user cancelled the job."""
     lines = {
         "killed": "srun: error: n2: task 1: Killed\n",
         "failed": "srun: error: n2: task 1: Exited with exit code 3\n",

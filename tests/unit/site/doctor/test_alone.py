@@ -1,4 +1,4 @@
-"""What a user is told on a cluster whose admins have not installed slurm_plugin."""
+"""`slurm-plugin doctor` for a user of a cluster without an installation."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_names_hooks(config: Mapping[str, str], named: bool) -> None:
 
 
 def test_a_user_is_told_what_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing is wrong; root is told what an installation lacks."""
+    """All findings are ok. For root, or beside a site directory, the missing files are wrong."""
     door = FakeSlurm()
     door.settings = {"SLURM_VERSION": "24.11.5", "TaskProlog": "/own/task_prolog", "Epilog": "/own/epilog"}
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
