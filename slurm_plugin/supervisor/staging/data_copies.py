@@ -105,10 +105,13 @@ def _remove_old(own: str, before: float, environ: Mapping[str, str]) -> int:
     Return their number. Leave what this module has not made, as `own` may also be the user's directory below /tmp. What
     fails or takes too long is left to the next job.
     """
-    names = [name for name in os.listdir(own) if _OURS.fullmatch(name)]  # noqa: PTH208
+    places = (f"{own}/{name}" for name in os.listdir(own) if _OURS.fullmatch(name))  # noqa: PTH208
+    old = [place for place in places if _is_old(place, before)]
+    if not old or _has_other_job(environ.get("SLURM_JOB_ID", "")):
+        return 0
     removed, end = 0, time.monotonic() + REMOVE_S
-    for place in (f"{own}/{name}" for name in names if _is_old(f"{own}/{name}", before)):
-        if (not removed and _has_other_job(environ.get("SLURM_JOB_ID", ""))) or time.monotonic() > end:
+    for place in old:
+        if time.monotonic() > end:
             break
         with suppress(OSError):
             fd = os.open(place, files.DIRECTORY)
