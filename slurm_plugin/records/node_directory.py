@@ -124,7 +124,10 @@ def all_runs(run_directory: str) -> list[str]:
 
 def _is_roots(entry: os.DirEntry[str]) -> bool:
     """Return whether the entry is a directory that this process's user (root) owns."""
-    return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+    try:
+        return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+    except FileNotFoundError:  # another job's epilog has just removed it
+        return False
 
 
 def owner(run_directory: str, directory: str) -> int | None:

@@ -132,6 +132,21 @@ def test_of_job_not_roots_own(run_directory: str) -> None:
     assert node_directory.of_job(run_directory, 7) == ["7.0.0"]
 
 
+def test_of_job_beside_an_epilog(run_directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epilog removes another job's directory while this process lists them: the others are still found."""
+    for name in ("6.0.0", "7.0.0", "8.0.0"):
+        node_directory.create(run_directory, name, uid=USER, gid=GROUP)
+    real = os.scandir
+
+    def listed(path: str) -> list[os.DirEntry[str]]:
+        found = list(real(path))
+        assert node_directory.remove(run_directory, "6.0.0")
+        return found
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert node_directory.all_runs(run_directory) == ["7.0.0", "8.0.0"]
+
+
 def test_of_job_before_any(run_directory: str) -> None:
     """Before the first job there is nothing, and no error."""
     assert node_directory.of_job(run_directory, 7) == []
