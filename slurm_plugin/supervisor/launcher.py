@@ -221,7 +221,7 @@ class Launcher:
         for number in self._early:
             self._send(number)
         watch = Watch(self._process.stderr) if self._process.stderr else None
-        while not self._ends(LOOK_AT_NODES_S if look else None):
+        while not self._ends(LOOK_AT_NODES_S):
             self._send_saves()
             if look and look():
                 return 128 + signal.SIGTERM, False
@@ -231,12 +231,13 @@ class Launcher:
         self.out_of_memory = bool(watch and watch.out_of_memory)
         return code if not code or first is None else first, bool(code and watch and watch.refused)
 
-    def _ends(self, seconds: float | None) -> bool:
-        """Wait up to `seconds` (None: no limit) for the command's end, without polling. Return whether it has ended."""
+    def _ends(self, seconds: float) -> bool:
+        """Wait up to `seconds` for the command's end, without polling. Return whether it has ended.
+
+        A wait without limit can miss a signal: the kernel may give it to another thread, which does not wake this one.
+        """
         process = self._process
-        if process is None or seconds is None:
-            if process:
-                process.wait()
+        if process is None:
             return True
         try:
             fd = os.pidfd_open(process.pid)
