@@ -93,8 +93,10 @@ def of_files(
     nodes |= {each.rank: each.node for each in sources if each.rank is not None and each.node}
     heard = {each.rank for each in sources if each.rank is not None}
     raised = 0 < (known.code or 0) < ENDED_BY_SIGNAL  # an exception ends a program with such a code
-    events = [each for each in scanner.events if not _survived(each, scanner.events, files, ends, raised=raised)]
     progress = [each for each in signatures if each.role == "progress"]
+    events = [
+        each for each in scanner.events if not _survived(each, scanner.events, files, ends, progress, raised=raised)
+    ]
     ahead: Mapping[str, float] = {}
     if not scanner.cut:  # there is time
         events, ends, ahead = clocks.timed(events, ends, said, files, nodes=nodes, progress=progress)
@@ -122,6 +124,7 @@ def _survived(
     events: Sequence[Event],
     files: Mapping[str, LogFile],
     ends: Mapping[int, endings.Ended],
+    progress: Sequence[Signature],
     *,
     raised: bool,
 ) -> bool:
@@ -137,13 +140,17 @@ def _survived(
         return False
     with suppress(OSError), files[event.source.name].opened() as file:
         file.seek(event.offset)
-        return file.read(BLOCK).count(b"\n") >= WENT_ON  # not by line: one can be as long as the file
+        after = file.read(BLOCK)  # not by line: one can be as long as the file
+        if any(each.signature.failure == "gpu_oom" for each in events):  # PyTorch may print a table after it
+            texts = [lines.read(raw).text for raw in after.split(b"\n")[1:]]
+            return any(each.pattern.search(text) for text in texts for each in progress)
+        return after.count(b"\n") >= WENT_ON
     return False
 
 
 def _is_harmless(event: Event) -> bool:
     """Return whether a program or a shell that goes on may have written this."""
-    return event.signature.id in {ANY_EXCEPTION, "python-traceback", *_SHELL} or (
+    return event.signature.id in {ANY_EXCEPTION, "python-traceback", "cuda-oom-allocator", *_SHELL} or (
         event.signature.role == "symptom" and event.signature.failure == "symptom_only"
     )
 

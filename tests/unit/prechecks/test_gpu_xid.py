@@ -32,6 +32,13 @@ def test_the_kernels_records() -> None:
     ]
 
 
+def test_faults_of_programs_on_a_real_gpu() -> None:
+    """What a driver writes at programs that fail is no fault of the node."""
+    _, found = gpu_xid.parse(captured("kernel-xid-h100").splitlines(), -1)
+    assert len(found) == 8
+    assert gpu_xid.judge(found, FAIL)[:2] == ("ok", "only Xid 13, 31, 43 since the last check")
+
+
 def test_only_what_is_behind_the_last_look() -> None:
     """The new position is the last record of the log, whoever wrote it."""
     assert gpu_xid.parse(LOG, 2003) == (3002, [Xid(3001, "0000:5f:00", "79")])
