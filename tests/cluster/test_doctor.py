@@ -125,6 +125,7 @@ def test_a_hook_that_was_edited(cluster: Sandbox, etc: Path) -> None:
     assert others(doctor(cluster)[1]) == {}
 
 
+@pytest.mark.full  # 9 s
 def test_faults_in_files(cluster: Sandbox, etc: Path) -> None:
     """Each fault alone is the only finding. Together all are found."""
     site, expected = etc / "slurm_plugin", set[str]()

@@ -108,6 +108,7 @@ def test_a_mount_that_never_answers_is_unknown(cluster: Sandbox, checks: SetChec
     assert log.of("n2").count("mounts paths: ") == 4
 
 
+@pytest.mark.full  # 13 s
 def test_a_mount_that_never_answers_brings_no_node_back(cluster: Sandbox, checks: SetChecks) -> None:
     """A node that is drained for a mount stays drained while its state is unknown."""
     checks({**PATIENT, "mandatory": ["mounts.paths"]})

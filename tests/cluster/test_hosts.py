@@ -154,6 +154,7 @@ def test_a_rank_table_in_a_job(npus: Sandbox) -> None:
     assert workers == [f"worker {rank} {servers[0].id} {scheduler[2]}" for rank in range(6)]
 
 
+@pytest.mark.full  # 10 s
 def test_a_rank_table_of_a_heterogeneous_job(npus: Sandbox) -> None:
     """The nodes of all groups are asked, from the batch script and from a step over both groups."""
     chdir = f"--chdir={HOME}/ascend-groups"

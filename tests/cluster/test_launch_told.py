@@ -88,6 +88,7 @@ def test_a_job_ends_with_the_code_of_the_task_that_failed(cluster: Sandbox) -> N
         assert (job.end(), job.exit_code) == ("FAILED", wanted[name][1]), job.log
 
 
+@pytest.mark.full  # 20 s
 def test_a_command_that_is_not_there_is_named(cluster: Sandbox) -> None:
     """The log names the command, and the job is not restarted: no node is at fault.
 

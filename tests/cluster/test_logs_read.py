@@ -75,6 +75,7 @@ def test_a_task_of_an_array_and_a_job_that_is_not_ours(cluster: Sandbox) -> None
     assert [line.strip() for line in shown(job, name=said.stdout.strip())] == ["job | plain", "error | error"]
 
 
+@pytest.mark.full  # 15 s
 def test_clean(cluster: Sandbox) -> None:
     """Of a job that has ended the records and the nodes' logs go, also by root's hand; of one that runs nothing."""
     runs = first_run(cluster, "clean-runs", logs={"per": "node"})

@@ -81,6 +81,7 @@ def test_every_rank_is_where_our_file_puts_it(cluster: Sandbox) -> None:
         assert any(line.startswith(f"[slurm_plugin] launch: {launcher} ") for line in job.log.splitlines())
 
 
+@pytest.mark.full  # 10 s for each MPI
 @OURS
 @pytest.mark.parametrize("kind", LIBRARY)
 def test_unequal_slots_are_the_files(cluster: Sandbox, kind: str) -> None:

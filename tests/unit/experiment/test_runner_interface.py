@@ -13,6 +13,7 @@ pytestmark = needs_torch
 URL = {"url": "https://example.org/pytorch_mnist.tar.gz"}
 
 
+@pytest.mark.full  # 4 s of training
 def test_the_tutorials_mnist(tmp_path: Path) -> None:
     """The convolutional network of the users' tutorial learns, on 2 ranks."""
     hparams = {

@@ -131,6 +131,7 @@ esac
 until [ -e go ]; do sleep 0.1; done"""
 
 
+@pytest.mark.full  # 6 s
 def test_servers_beside_a_worker(tmp_path: Path) -> None:
     """The node's share of five servers, without GPUs. They outlive their worker until all workers have ended."""
     with started(tmp_path, 1, "worker", SERVES, 2, servers=5) as task:

@@ -89,6 +89,7 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.full  # 8 s
 def test_a_rank_that_raises(program: Path, tmp_path: Path) -> None:
     """Its error file names its rank and node, also where nodes have unlike numbers of ranks."""
     ended = run(tmp_path, "both", (1, 2), 2, sys.executable, str(program), "--lr", "1 e")
