@@ -1,6 +1,7 @@
 """End a run for Slurm: requeue the job without its bad nodes, or cancel it."""
 
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,34 +54,43 @@ def requeue(
     *,
     again: int,
     lost: Sequence[str],
-    recorded: bool,
+    lines: Sequence[Mapping[str, Any]],
     files: Path,
 ) -> None:
     """Write this run and the nodes to leave out into the job's comment and requeue the job.
 
-    `lost`: nodes that did not answer. `again`: the restarts inside allocations. `recorded`: whether attempts.jsonl in
-    `files` has this request.
+    `lost`: nodes that did not answer. `again`: the restarts inside allocations. `lines`: of attempts.jsonl in `files`.
     """
     moved, patience, told = action.moved, Patience(queries.AWAY_S, say), (run.restart, action.leave_out, again)
     try:
         job = patience.ask(lambda: door.job(run.job_id), repeatable=True)
-        alone = grant.is_alone(job)
-        if alone and not recorded:  # without the record it might be requeued more often than its spec says
-            say(f"the job is not requeued: {files / 'attempts.jsonl'} could not be written")
-            return
+        if alone := grant.is_alone(job):
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the job is changed before this process ends
+            last = lines[-1] if lines else {}
+            if (last.get("n"), last.get("action")) != (run.attempt, "requeue"):
+                # Without the record it might be requeued more often than its spec says.
+                say(f"the job is not requeued: {files / 'attempts.jsonl'} could not be written")
+                return
         if lost:
             # If the job is requeued before Slurm notices the loss, it stays COMPLETING until then. On 22.05 steps of
             # its next run then get no GPU ("Invalid generic resource"). Without --no-kill Slurm ends this process
             # during the wait.
             patience.ask(lambda: mark(door, run.job_id, *told, moved=moved), repeatable=True)
             say(f"waiting until Slurm has noticed that {nodelist.fold(lost)} is gone")
-            queries.until_gone(door, run.job_id, tuple(lost))
+            pause = _until_sigterm if alone else time.sleep
+            queries.until_gone(door, run.job_id, tuple(lost), run.restart, sleep=pause)
         if alone:
-            fewest = by_owner.tasks_of(plan.min_nodes) if 0 < plan.min_nodes < plan.nodes else 0
-            patience.ask(lambda: by_owner.requeue(door, job, action.leave_out, fewest), repeatable=True)
+            without = [*by_owner.given_up(lines, run.restart), *action.leave_out]
+            more = (run.restart, without, by_owner.tasks_of(plan))
+            patience.ask(lambda: by_owner.requeue(door, run.job_id, *more), repeatable=True)
             return
         patience.ask(lambda: put_back(door, run.job_id, *told, grow=action.grow, moved=moved), repeatable=True)
     except (SlurmError, ValueError) as error:
         say(f"could not requeue: {error}")
         return
     time.sleep(KILL_WAIT_S)
+
+
+def _until_sigterm(seconds: float) -> None:
+    """Wait, at most until Slurm tells this process to end."""
+    signal.sigtimedwait({signal.SIGTERM}, seconds)

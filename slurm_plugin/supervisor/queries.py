@@ -156,11 +156,13 @@ def time_left(door: Slurm, job_id: int) -> float:
     return end.timestamp() - time.time() if end else float("inf")
 
 
-def until_gone(door: Slurm, job_id: int, names: tuple[str, ...], sleep: Callable[[float], None] = time.sleep) -> bool:
-    """Wait until Slurm reports each node as DOWN or has removed it from the job, and return True.
+def until_gone(
+    door: Slurm, job_id: int, names: tuple[str, ...], restart: int, sleep: Callable[[float], None] = time.sleep
+) -> bool:
+    """Wait until Slurm reports each node as DOWN or has removed it from run `restart` of the job, and return True.
 
-    Return False on timeout, or if the nodes answer again. If the job does not outlive its nodes, Slurm ends this
-    process during the wait.
+    Return False on timeout, or if the nodes answer again. If the job does not outlive its nodes, Slurm requeues it and
+    ends this process during the wait.
     """
     well = 0  # the number of checks in a row that found no problem
     try:
@@ -170,8 +172,10 @@ def until_gone(door: Slurm, job_id: int, names: tuple[str, ...], sleep: Callable
     for _ in range(math.ceil((timeout_s + LATE_S) / LOOK_S)):
         sleep(LOOK_S)
         try:
-            nodes = door.job(job_id).nodes
-            there = set(nodelist.expand(nodes)) if nodes else set()
+            job = door.job(job_id)
+            if job.restarts > restart:
+                return True
+            there = set(nodelist.expand(job.nodes)) if job.nodes else set()
             found = door.nodes(names) if there.intersection(names) else {}
         except (SlurmError, HostfileError):
             continue

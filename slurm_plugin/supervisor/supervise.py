@@ -105,7 +105,7 @@ class Supervisor:
         words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
         words += [f"--lost={self.lost_s:g}", f"--cluster={self.cluster}"]
         words += [f"--slurm-bin={self.site.get('slurm_bin', '')}"]
-        return [*words, *(["--no-kill"] if self.plan.no_kill else [])]
+        return [*words, *(["--no-kill", f"--tasks={by_owner.tasks_of(self.plan)}"] if self.plan.no_kill else [])]
 
     def supervise(self) -> Action:
         """Make attempts until one ends this run. Return the action that ends the run."""
@@ -163,7 +163,10 @@ class Supervisor:
             left, nodes = self._restarts_left(attempt.nodes)
             attempt = replace(attempt, told_to_end=self.launcher.told_to_end, nodes=nodes)
             action = decide(attempt, left, self.wish)
-        self.lost = frozenset(name for name, health in attempt.nodes.items() if health.condition == "unreachable")
+        lost = [name for name, health in attempt.nodes.items() if health.condition == "unreachable"]
+        if attempt.told_to_end:
+            lost, action = [], self._after_a_node_went_down(action)
+        self.lost = frozenset(lost)
         held = hold.Hold(
             self.plan.hold_s,
             self.run,
@@ -182,6 +185,19 @@ class Supervisor:
             words=self.attempts.preparation.words,
             launcher=self.launcher,
         )
+
+    def _after_a_node_went_down(self, action: Action) -> Action:
+        """Return a requeue if Slurm ended this run because a node went down, on a site that counts no restarts."""
+        if not self.plan.retries or self.launcher.told_to_stop:
+            return action
+        try:
+            job, nodes = self.door.job(self.run.job_id), self.door.nodes(self.run.nodes)
+        except SlurmError:
+            return action
+        down = tuple(name for name, node in nodes.items() if "DOWN" in node.states)
+        if not down or job.restarts <= self.run.restart or not grant.is_alone(job):
+            return action
+        return Action("requeue", action.code, f"{nodelist.fold(down)} went down", leave_out=down)
 
     def _record_node_count(self) -> None:
         """Write the number of this run's nodes to the job's comment. From it the worker detects a lost node."""
@@ -311,7 +327,6 @@ class Supervisor:
         if self.launcher.told_to_stop and not self.plan.trial:
             job_end.cancel(self.door, self.run.job_id)
         elif action.kind == "requeue":
-            last = (self._history() or [{}])[-1]
             job_end.requeue(
                 self.door,
                 self.run,
@@ -319,7 +334,7 @@ class Supervisor:
                 action,
                 again=0 if self.plan.trial else self.again,
                 lost=[name for name in action.leave_out if name in self.lost],
-                recorded=(last.get("n"), last.get("action")) == (self.run.attempt, "requeue"),
+                lines=self._history(),
                 files=self.files,
             )
         return action.code

@@ -11,16 +11,17 @@ seconds must lie between: a node of the first run still holds the revoked creden
 
 import os
 import signal
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin.records import grant, job_directory, token
+from slurm_plugin.records import grant, history, token
+from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.supervisor.log import say
 
-LOST: Final = ("again", "requeue")  # the last action of a run after which another one may follow
+LOST: Final = ("again", "requeue", "hold")  # the last action of a run after which another one may follow
+WAITING: Final = ("PENDING", "COMPLETING")  # of a job that has been requeued
 SPENT: Final = "no restart is left: the job has used those of its spec"
 
 
@@ -39,43 +40,62 @@ def given(job: Job, retries: int, lines: Iterable[Mapping[str, Any]], trial: int
     return grant.Grant(granted=retries, requeues=requeues, again=again)
 
 
-def requeue_orphan(door: Slurm, job: Job, first: str, directory: str, cluster: str) -> bool:
-    """Requeue a job whose supervisor is lost with its node `first`. Return False if no restart is left."""
-    asked, lines = token.find(job.comment), job_directory.attempts(Path(directory), cluster) or []
+def requeue_orphan(door: Slurm, job: Job, first: str, lines: Sequence[Mapping[str, Any]], tasks: int = 0) -> None:
+    """Requeue a job whose supervisor is lost with its node `first`. Cancel it if no restart is left: nothing runs it.
+
+    `lines`: of its attempts.jsonl. `tasks`: as for `requeue`.
+    """
+    asked = token.find(job.comment)
     trial = (lines[-1].get("trial") or 0) if lines else 0
     if asked is None or not given(job, asked.retries, lines, trial).left:
-        return False
-    requeue(door, job, [first])
-    return True
+        say(SPENT)
+        door.cancel(job.id)
+        return
+    requeue(door, job.id, job.restarts, [*given_up(lines, job.restarts), first], tasks)
 
 
-def requeue(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int = 0) -> None:
-    """Requeue the job without these nodes, and let it start soon. `tasks`: NumTasks of a job with a range of nodes.
+def given_up(lines: Iterable[Mapping[str, Any]], restart: int) -> list[str]:
+    """Return the nodes that attempts of this run found bad: a run in the same allocation went on without them."""
+    return [name for line in lines if line.get("restart") == restart for name, _ in history.verdicts(line)]
 
-    Slurm ends this process with SIGTERM during the requeue. Ignore it until the job is changed. Raise SlurmError if the
-    job cannot be requeued.
+
+def requeue(door: Slurm, job_id: int, restart: int, leave_out: Iterable[str], tasks: int = 0) -> None:
+    """Requeue run `restart` of a job without these nodes, and let it start soon. Do no more if a later run has begun.
+
+    `tasks`: NumTasks of a job with a range of nodes. If Slurm has requeued the job already, because a node went down or
+    because an answer was lost, only change it. Slurm ends this process with SIGTERM during the requeue. Ignore it until
+    the job is changed. Raise SlurmError if the job cannot be requeued.
     """
     wait_s = _wait_s(door)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        job = door.job(job_id)
+        if job.restarts > restart and job.state not in WAITING:
+            return
+        if job.state not in WAITING:
+            door.requeue(job_id)
+        _change(door, job, leave_out, tasks, wait_s)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s: int) -> None:
+    """Change the nodes, the tasks and the start of a requeued job. What Slurm refuses is left as it is."""
     try:
         excluded = nodelist.expand(job.excluded) if job.excluded else []
     except HostfileError:
         excluded = []
     names = nodelist.fold(list(dict.fromkeys([*excluded, *leave_out])))
-    fields = {"ExcNodeList": names} if names else {}
-    fields |= {"NumTasks": str(tasks)} if tasks else {}
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        door.requeue(job.id)
-        for more in (fields, {}):  # if Slurm refuses the nodes, the job starts soon all the same
-            try:
-                door.update_job(job.id, **more, StartTime=f"now+{wait_s}")
-            except SlurmError as error:
-                say(f"could not change the requeued job: {error.one_line}")
-            else:
-                say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it sooner")
-                return
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    without = {"ExcNodeList": names} if names else {}
+    fewest = {"NumTasks": str(tasks)} if tasks else {}
+    for more in [without | fewest, *([without] if fewest else []), *([{}] if without else [])]:
+        try:
+            door.update_job(job.id, **more, StartTime=f"now+{wait_s}")
+        except SlurmError as error:
+            say(f"could not change the requeued job: {error.one_line}")
+        else:
+            say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it sooner")
+            return
 
 
 def close_budget(door: Slurm, job: Job) -> None:
@@ -88,10 +108,10 @@ def close_budget(door: Slurm, job: Job) -> None:
         say(f"could not forbid another requeue: {error.one_line}")
 
 
-def tasks_of(plan_nodes: int, environ: Mapping[str, str] = os.environ) -> int:
+def tasks_of(plan: JobPlan, environ: Mapping[str, str] = os.environ) -> int:
     """Return the tasks of the fewest nodes of a job; 0 if the job has no range of nodes."""
     each = environ.get("SLURM_NTASKS_PER_NODE", "")
-    return plan_nodes * (int(each) if each.isdigit() else 1)
+    return plan.min_nodes * (int(each) if each.isdigit() else 1) if 0 < plan.min_nodes < plan.nodes else 0
 
 
 def _wait_s(door: Slurm) -> int:

@@ -25,11 +25,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 from hostfiles import nodelist
 from prechecks import boot_state
-from slurm_plugin.records import grant, node_directory, node_drains, site_settings
+from slurm_plugin.records import grant, job_directory, node_directory, node_drains, site_settings
 from slurm_plugin.slurm import Slurm, SlurmError, connect
 from slurm_plugin.supervisor.guard import barrier, by_owner, handover, processes, sampler
 
@@ -227,10 +228,11 @@ def main(
     no_kill: bool,
     lost_s: float,
     slurm_bin: str = "",
+    tasks: int = 0,
 ) -> int:
     """Run the guard of this node. `no_kill`: whether Slurm keeps the job when its first node is lost.
 
-    `slurm_bin`: the directory of Slurm's commands.
+    `slurm_bin`: the directory of Slurm's commands. `tasks`: of the fewest nodes of a job with a range of nodes.
     """
     environ = os.environ
     node = environ["SLURMD_NODENAME"]
@@ -258,7 +260,7 @@ def main(
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         door = connect(directory=slurm_bin, in_job=True)
-        requeue_orphan(guard.job_id, restart, first, place, door, directory=directory, cluster=cluster)
+        requeue_orphan(guard.job_id, restart, first, place, door, directory=directory, cluster=cluster, tasks=tasks)
     return 0
 
 
@@ -277,6 +279,7 @@ def requeue_orphan(
     *,
     directory: str = "",
     cluster: str = "",
+    tasks: int = 0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
     """Requeue the job when Slurm also reports its first node as lost. Return whether this process did it.
@@ -293,7 +296,9 @@ def requeue_orphan(
             names = nodelist.expand(job.nodes) if job.nodes else []
             if first not in names or "DOWN" in door.nodes([first])[first].states:
                 if grant.is_alone(job):
-                    return by_owner.requeue_orphan(door, job, first, directory, cluster)
+                    lines = job_directory.attempts(Path(directory), cluster) or []
+                    by_owner.requeue_orphan(door, job, first, lines, tasks)
+                    return True
                 try:
                     return handover.put_back(door, job_id, restart, (first,))
                 except ValueError:  # a user edited the comment: no mark, but Slurm knows that the node is down

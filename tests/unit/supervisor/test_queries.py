@@ -142,7 +142,7 @@ def gone(door: FakeSlurm, *names: str, timeout: str = "10 sec") -> tuple[bool, l
     """Return whether Slurm knows that n2 (or these nodes) is gone from job 7, and the pauses before that."""
     clock = FakeClock()
     door.settings = {"SlurmdTimeout": timeout} if timeout else {}
-    return queries.until_gone(door, 7, names or ("n2",), clock.sleep), clock.pauses
+    return queries.until_gone(door, 7, names or ("n2",), RUNNING.restarts, clock.sleep), clock.pauses
 
 
 def test_until_gone() -> None:

@@ -1,6 +1,7 @@
 """A run of a job on its first node: what it takes from its environment and from earlier runs, and its end."""
 
 import json
+import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.main import _parser
 from slurm_plugin.supervisor.queries import counted
 from tests.fake_slurm import FakeSlurm
-from tests.fakes import job
+from tests.fakes import job, node
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.supervised import AGAIN, FIRST, JOB, RUNNING, attempted, supervisor
 
@@ -178,3 +179,30 @@ def test_a_hook_that_failed_is_held_too(srun: Path, monkeypatch: pytest.MonkeyPa
     assert (found.kind, found.code) == ("fail", 6)
     kept = launch_record.read(srun / f"work/.slurm_plugin/{JOB}")
     assert (kept.phase, kept.state, kept.code, kept.argv) == ("hook", "failed", 6, ("./a.out",))
+
+
+ASKS = "[sp1;retries=1;ib=auto]"
+
+
+@pytest.mark.parametrize(
+    ("states", "restarts", "comment", "action"),
+    [
+        (("DOWN", "NOT_RESPONDING"), 1, ASKS, "requeue"),
+        (("IDLE",), 1, ASKS, "finish"),  # it was preempted
+        (("DOWN",), 0, ASKS, "finish"),  # it was cancelled
+        (("DOWN",), 1, "", "finish"),  # it asked for no restarts
+    ],
+)
+def test_slurm_ended_a_run_because_a_node_went_down(
+    srun: Path, states: tuple[str, ...], restarts: int, comment: str, action: str
+) -> None:
+    """Where no site counts restarts, this one is recorded as a requeue without the node."""
+    door = FakeSlurm(RUNNING._replace(state="PENDING", restarts=restarts, comment=comment))
+    door.known_nodes = {"n1": node("n1", *states)}
+    script = srun / "tells"
+    script.write_text(f"#!/bin/sh\nkill -TERM {os.getpid()}; sleep 3000\n")
+    script.chmod(0o755)
+    with (found := supervisor(srun, door, plan(str(script), retries=1))).launcher:
+        ended = found.supervise()
+    assert (ended.kind, ended.leave_out) == (action, ("n1",) if action == "requeue" else ())
+    assert found._history()[-1]["action"] == action

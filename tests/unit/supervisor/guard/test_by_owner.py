@@ -28,6 +28,7 @@ def line(restart: int, action: str) -> dict[str, Any]:
         (1, [line(0, "again")], 1),  # and did so after a restart in place
         (1, [line(0, "finish")], 3),  # a preemption, or a requeue by the owner
         (3, [line(0, "requeue"), line(1, "finish"), line(2, "requeue")], 1),
+        (1, [line(0, "hold")], 2),  # a node died while the job was held
         (3, [line(1, "requeue")], 0),
         (9, [], 0),
         (1, [{"restart": "x", "action": ["again"]}], 3),  # a user's file may have any content
@@ -56,14 +57,29 @@ def settings(**values: str) -> FakeSlurm:
 def test_the_requeue(epilog: str, wait_s: int) -> None:
     """It adds to the excluded nodes, and sets the start after the end of COMPLETING. SIGTERM is as before."""
     door, before = settings(Epilog=epilog), signal.getsignal(signal.SIGTERM)
-    by_owner.requeue(door, door.job(7), ["n2"], tasks=4)
+    by_owner.requeue(door, 7, door.job(7).restarts, ["n2"], tasks=4)
     fields = {"ExcNodeList": "n[5,2]", "NumTasks": "4", "StartTime": f"now+{wait_s}"}
     assert door.changes == [("requeue", 7), ("update_job", 7, fields)]
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_nodes_that_slurm_does_not_exclude(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The job starts soon all the same."""
+@pytest.mark.parametrize(("state", "changed"), [("COMPLETING", True), ("PENDING", True), ("RUNNING", False)])
+def test_a_job_that_slurm_has_requeued(state: str, changed: bool) -> None:
+    """Because a node went down, or because the answer to a request was lost: it is only changed. A later run is not."""
+    door = FakeSlurm([job(7, state=state, restarts=1, comment=COMMENT)])
+    by_owner.requeue(door, 7, 0, ["n2"])
+    assert door.changes == ([("update_job", 7, {"ExcNodeList": "n2", "StartTime": "now+5"})] if changed else [])
+
+
+def test_nodes_that_were_given_up() -> None:
+    """A run in the same allocation went on without them. The next run is on other nodes than these."""
+    lines = [{**line(0, "again"), "verdicts": {"n2": "gpu-check: 3 of 4 GPUs"}}, {**line(1, "again"), "verdicts": {}}]
+    assert by_owner.given_up(lines, 0) == ["n2"]
+    assert by_owner.given_up(lines, 1) == []
+
+
+def test_what_slurm_does_not_change(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job starts soon all the same, and without its bad nodes if Slurm refuses the number of tasks alone."""
     door, told = settings(), []
 
     def update(_job: int, **fields: str) -> None:
@@ -72,8 +88,12 @@ def test_nodes_that_slurm_does_not_exclude(monkeypatch: pytest.MonkeyPatch, caps
             raise SlurmError("Requested node configuration is not available")
 
     monkeypatch.setattr(door, "update_job", update)
-    by_owner.requeue(door, door.job(7), ["n2"])
-    assert told[1:] == [{"StartTime": "now+5"}]
+    by_owner.requeue(door, 7, door.job(7).restarts, ["n2"], tasks=4)
+    assert [[*each] for each in told] == [
+        ["ExcNodeList", "NumTasks", "StartTime"],
+        ["ExcNodeList", "StartTime"],
+        ["StartTime"],
+    ]
     assert "could not change the requeued job: Requested node" in capsys.readouterr().out
 
 
