@@ -20,7 +20,7 @@ from slurm_plugin.sandbox.pool import new_directory, restore
 from tests import wheels
 from tests.cluster import jobs
 from tests.cluster.etc import Etc
-from tests.cluster.jobs import Job
+from tests.cluster.jobs import Job, workdir
 from tests.cluster.plain import restarts, resume, scontrol, start
 from tests.cluster.programs import LIBUV, OTHER_ROOT
 
@@ -180,6 +180,43 @@ def test_no_more_restarts_than_the_spec_says(alice: Sandbox) -> None:
     assert job.end() == "FAILED", job.log
     assert [line["action"] for line in job.attempts] == ["requeue", "fail"]
     assert (job.fields["Restarts"], job.fields["Requeue"]) == ("1", "0")
+
+
+# Keys of a spec -> what its first attempt does. The next one ends with 0.
+IN_PLACE: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "unconditional": ({"unconditional": "yes"}, "exit 3"),
+    "hang": ({"hang_timeout": "10s"}, "exec sleep 600"),
+    "elastic": ({"nodes": 3, "min_nodes": 2}, "while [ -c /dev/fakegpu3 ]; do sleep 0.1; done; exit 5"),
+}
+
+
+@pytest.mark.full  # 20 s each
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_a_restart_in_the_same_allocation(alice: Sandbox, name: str) -> None:
+    """Whatever the reason: it is counted, and needs no admin."""
+    keys, first = IN_PLACE[name]
+    command = f"bash -c 'echo attempt $SLURM_PLUGIN_ATTEMPT; [ $SLURM_PLUGIN_ATTEMPT = 0 ] || exit 0; {first}'"
+    job = submit(alice, f"alone-{name}", **{"retries": 1, "command": command, **keys})
+    if name == "elastic":
+        job.until(lambda: job.log.count("attempt 0") == 4, "all ranks run")
+        alice.break_node("n2", "gpu-missing")
+    assert job.end() == "COMPLETED", job.log
+    assert [line["action"] for line in job.attempts] == ["again", "finish"]
+    assert (job.fields["Restarts"], "n2" in job.nodes) == ("0", True)
+
+
+@pytest.mark.full  # 15 s
+def test_a_script_with_plugin_lines(alice: Sandbox) -> None:
+    """`slurm-plugin sbatch` restarts it, in the allocation and without a node that lost a GPU."""
+    directory = workdir(alice, "alone-script")
+    (directory / "f.sh").write_text(
+        "#!/bin/bash\n#SBATCH --nodes=2 --gres=gpu:4\n#PLUGIN retries=1\n#PLUGIN unconditional=yes\n"
+        "[ $SLURM_PLUGIN_ATTEMPT = 1 ] || exit 3\n"
+    )
+    said = alice.run(["sh", "-c", f"{PATH}; cd ~/alone-script && exec slurm-plugin sbatch f.sh"])
+    job = Job(alice, int(said.stdout.split()[-1]), directory)
+    assert job.end() == "COMPLETED", said.stderr
+    assert [line["action"] for line in job.attempts] == ["again", "finish"]
 
 
 @pytest.mark.full  # 60 s
