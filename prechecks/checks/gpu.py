@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prechecks.check import COUNT, DEVICE, FLAG, PATH, Check, Setting, Settings
 from prechecks.measure import gres, nvidia, system
@@ -67,17 +67,24 @@ class GpuCheck(Check):
         """Fail if an expected GPU is missing or does not answer."""
         wanted = settings["gpu-check"]
         present = devices(wanted["device"] % number for number in expected(context.gpus, wanted["count"]))
-        if not all(present.values()) and not wanted["count"] and wanted["device"] == DEFAULT_DEVICE:
+        by_default = not wanted["count"] and wanted["device"] == DEFAULT_DEVICE
+        named: list[str] = []
+        if by_default and not all(present.values()):
             named = named_files(context)
             if not named and not os.access(nvidia.DRIVER, os.F_OK):
                 return Finding(SKIPPED, "no NVIDIA driver, and gres.conf names no device files: set gpu-check.device")
             present = devices(named) if named else present
         found = judge(present)
-        if found.verdict == FAILED or not program(settings):
+        others = bool(named) and not any(map(is_nvidia, named))
+        if found.verdict == FAILED or others or not program(settings):
             return found
         answer = measure(settings, by_nvml, by_tool, self.doing)
-        least = len(context.gpus) if context.hook in INSIDE else int(found.threshold or 0)
-        return (answer and judge_answer(answer, least)) or found
+        if answer is None:
+            return found
+        least = len(context.gpus) if context.hook in INSIDE else len(present)
+        if by_default and judge_answer(answer, least):
+            least = without_slices(least, named or named_files(context), context)
+        return judge_answer(answer, least) or found
 
 
 def by_nvml(driver: Nvml) -> nvidia.Answer:
@@ -117,6 +124,23 @@ def named_files(context: Context) -> list[str]:
             pattern = gres.numbered(files)
             return [pattern % number for number in sorted(context.gpus)] if pattern else files
     return []
+
+
+def is_nvidia(path: str) -> bool:
+    """Return whether this is the file of a whole GPU of NVIDIA's driver, `/dev/nvidia0`."""
+    head = DEFAULT_DEVICE.partition("%")[0]
+    return path.startswith(head) and path[len(head) :].isdigit()
+
+
+def without_slices(least: int, named: Sequence[str], context: Context) -> int:
+    """Return how many GPUs must answer if gres.conf names these files: slices (MIG) are no GPUs of their own.
+
+    Slurm then numbers slices, so inside the job the number of its GPUs is unknown: one must answer.
+    """
+    gpus = sum(map(is_nvidia, named))
+    if gpus == len(named):
+        return least
+    return min(least, 1 if context.hook in INSIDE else gpus)
 
 
 def expected(gpus: Iterable[int], count: int | None) -> list[int]:

@@ -15,8 +15,12 @@ import prechecks
 from prechecks import CHECKS, FAILED, OK, SKIPPED, Context
 from prechecks.checks import disk, gpu, inodes
 from prechecks.measure import nvidia
+from slurm_plugin.node import prolog
+from slurm_plugin.records import token
 from slurm_plugin.site.compilation import compile_site
 from slurm_plugin.site.configuration import SiteConfig
+from tests.unit.prechecks import smi
+from tests.unit.prechecks.vendor import captured, fake
 from tests.waiting import HANG_S
 
 MB, GB = 1 << 20, 1 << 30
@@ -131,10 +135,11 @@ GPU_NODES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("node", GPU_NODES)
-def test_a_job_with_gpus(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With the defaults, the device files are those of gres.conf, else of NVIDIA's driver."""
-    text, driver, files, gpus, verdict, message = GPU_NODES[node]
+def gpu_check(
+    node: str, hook: str, tool: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> prechecks.Finding:
+    """Make the files of this node, and check its GPUs with the default device files."""
+    text, driver, files, gpus, _, _ = GPU_NODES[node]
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         os.mknod(tmp_path / name, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
@@ -144,9 +149,52 @@ def test_a_job_with_gpus(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
     monkeypatch.setattr(gpu, "DEFAULT_DEVICE", f"{tmp_path}/nvidia%d")
     monkeypatch.setattr(nvidia, "DRIVER", str(tmp_path if driver else tmp_path / "none"))
-    settings = {"gpu-check": {"device": gpu.DEFAULT_DEVICE, "count": None, "tool": None}}
-    found = gpu.GpuCheck().look(Context("prolog", "n1", gpus=gpus), settings)
+    settings = {"gpu-check": {"device": gpu.DEFAULT_DEVICE, "count": None, "tool": tool, "nvml": False}}
+    return gpu.GpuCheck().look(Context(hook, "n1", gpus=gpus), settings)
+
+
+@pytest.mark.parametrize("node", GPU_NODES)
+def test_a_job_with_gpus(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the defaults, the device files are those of gres.conf, else of NVIDIA's driver."""
+    verdict, message = GPU_NODES[node][4:]
+    found = gpu_check(node, "prolog", None, monkeypatch, tmp_path)
     assert (found.verdict, message in found.message) == (verdict, True), found
+
+
+RESET = captured("nvidia-smi-reset").splitlines()
+TOOLS = {  # node, what its nvidia-smi prints, verdict, message
+    "slices of one GPU": ("slices", RESET[1], OK, "3 of 3"),
+    "slices of a GPU that needs a reset": ("slices", RESET[0], FAILED, "0 of 1 GPUs answer: 0000:19:00.0"),
+    "slices, and the driver is away": ("slices", smi.FAILED_TO_TALK, FAILED, "0 of 1 GPUs answer: NVIDIA-SMI"),
+    "other GPUs on an image with nvidia-smi": ("other GPUs", smi.FAILED_TO_TALK, OK, "2 of"),
+    "two GPUs": ("no gres.conf", captured("nvidia-smi-temperature"), OK, "2 of 2"),
+    "two GPUs, of which one answers": ("no gres.conf", RESET[1], FAILED, "1 of 2 GPUs answer"),
+}
+
+
+@pytest.mark.parametrize("hook", ["prolog", "barrier"])
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_job_with_gpus_and_the_default_tool(
+    name: str, hook: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """NVIDIA's tool counts whole GPUs of NVIDIA: no slices, and no GPUs of other makers."""
+    node, says, verdict, message = TOOLS[name]
+    found = gpu_check(node, hook, fake(tmp_path, "nvidia-smi", says), monkeypatch, tmp_path)
+    assert (found.verdict, message in found.message) == (verdict, True), found
+
+
+def test_a_prolog_of_mig_instances(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Slurm's numbers are then those of slices, so all GPUs of the driver are checked."""
+    directory = tmp_path / "0000:5f:00.0"
+    directory.mkdir()
+    (directory / "information").write_text("Device Minor: \t 3\n")
+    monkeypatch.setattr(nvidia, "DRIVER", str(tmp_path))
+    environ = {"SLURMD_NODENAME": "n1", "SLURM_JOB_GPUS": "0,6"}
+    for devices, gpus in {"0,1": (0, 6), "MIG-5a1b,MIG-77c2": (3,)}.items():
+        found = prolog._context(
+            token.Token(), {"infiniband_partitions": []}, {**environ, "CUDA_VISIBLE_DEVICES": devices}
+        )
+        assert found.gpus == gpus
 
 
 def test_the_site_gives_the_number() -> None:
