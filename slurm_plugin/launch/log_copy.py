@@ -19,14 +19,16 @@ OPEN_MPI: Final = ("$OMPI_COMM_WORLD_RANK", "$OMPI_COMM_WORLD_LOCAL_RANK")
 SLURM: Final = ("$SLURM_PROCID", "$SLURM_LOCALID")
 TORCH: Final = ("$RANK", "$LOCAL_RANK")
 
-# `$0` is the stem of the files' paths. A signal to the whole step must not end `tee` before the program.
+# `$0` is the stem of the files' paths. A signal to the whole step must not end `tee` before the program. `tee` ends
+# when no output takes a line, as on a full disk; `cat` then reads on, or the program would end by SIGPIPE.
 _BEGIN: Final = """\
 # its output also goes to log files
 command -v tee >/dev/null || exec "$@"
 [ -d "${0%/*}" ] || mkdir -p -- "${0%/*}"
 copy() {
   trap '' HUP INT QUIT TERM USR1 USR2
-  exec tee -a --FILES
+  tee -a --FILES
+  exec cat >/dev/null
 }
 """
 # A background process of the program may hold the pipes open: wait up to 4 s. bash's own message about a signal is

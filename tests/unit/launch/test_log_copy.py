@@ -112,6 +112,28 @@ def test_a_directory_that_takes_no_files(form: Words, tmp_path: Path) -> None:
 
 
 @form
+def test_a_full_disk_under_all_outputs(form: Words, tmp_path: Path) -> None:
+    """The program writes on to its end, although nothing takes its lines."""
+    for name in NAMES:
+        (tmp_path / name).symlink_to("/dev/full")
+    text = f"""
+import pathlib, sys, time
+for _ in range(5):
+    for stream in (sys.stdout, sys.stderr):
+        stream.write("a line\\n" * 50000)
+        stream.flush()
+    time.sleep(0.1)
+pathlib.Path("{tmp_path}/end").touch()
+sys.exit(7)
+"""
+    with Path("/dev/full").open("w") as full:
+        environ = {**os.environ, **NUMBERS}
+        words = form(Logs(f"{tmp_path}/j-7", "both"), (sys.executable, "-c", text))
+        code = subprocess.run(words, env=environ, stdout=full, stderr=full, check=False).returncode
+    assert (code, (tmp_path / "end").exists()) == (7, True)
+
+
+@form
 def test_signals_reach_the_program_and_not_what_copies(form: Words, tmp_path: Path) -> None:
     """Slurm signals all processes of a step. What the program writes then is still copied."""
     text = """
