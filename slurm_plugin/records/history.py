@@ -22,6 +22,7 @@ _FOLLOWED: Final = {
     "fail": "; then it failed", "hold": "; then it was held", "cancel": "; then it was cancelled",
 }  # fmt: skip
 _END_STATES: Final = {"finish": "COMPLETED", "fail": "FAILED", "hold": "FAILED", "cancel": "CANCELLED"}
+TOLD_TO_END: Final = "it was told to end"  # how the cause begins of an attempt that Slurm ended, for whatever reason
 OVER_TIME: Final = "ran into its time limit"  # in the cause of an attempt that had to save before its end
 OTHERS: Final = "it was requeued for another cause: a preemption, its owner or an administrator"
 STATES: Final[Mapping[str, str]] = {  # Slurm's states of a job that has ended
@@ -66,10 +67,14 @@ def complete(attempts: Sequence[Mapping[str, Any]], job: Job | None, *, slurms: 
 
 
 def end_of(job_id: int, attempts: Sequence[Mapping[str, Any]]) -> Job | None:
-    """Return a job that Slurm has forgotten, as its last attempt says; None if the job did not end with it."""
+    """Return a job that Slurm has forgotten, as its last attempt says.
+
+    Return None if the job did not end with it, or if Slurm ended it: cancelled, preempted or at its time limit, its
+    program may have ended with 0.
+    """
     last = attempts[-1] if attempts else {}
     state, code = _END_STATES.get(str(last.get("action"))), last.get("code")
-    if state is None or not isinstance(code, int | None):
+    if state is None or not isinstance(code, int | None) or str(last.get("cause")).startswith(TOLD_TO_END):
         return None
     state = "FAILED" if state == "COMPLETED" and code else state
     return Job(job_id, "", state, "", str(last.get("nodes", "")), "", len(attempts) - 1, "", "", code)

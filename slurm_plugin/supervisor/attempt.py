@@ -11,7 +11,7 @@ from hostfiles import nodelist
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import env_file, hooks, variables
 from slurm_plugin.launch.container import IMAGE_FLAG
-from slurm_plugin.records import diagnoses, launch_record, site_settings, stage_in
+from slurm_plugin.records import diagnoses, history, launch_record, site_settings, stage_in
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Slurm
 from slurm_plugin.supervisor import fabric, progress, queries
@@ -110,7 +110,7 @@ class Attempts:
             verdicts = self.preparation.fabric(reason, lambda: self.launcher.told_to_end)
             health = {**health, **fabric.unfit(verdicts)}
             if self.launcher.told_to_end:
-                return Action("finish", ENDED_BY_SLURM, "it was told to end before the program started")
+                return Action("finish", ENDED_BY_SLURM, f"{history.TOLD_TO_END} before the program started")
             if not self._choose_nodes(health):
                 return Attempt("precheck", 1, health)
         if (wait_s := self.nodes.fenced_at - time.monotonic()) > 0:

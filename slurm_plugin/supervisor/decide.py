@@ -99,7 +99,7 @@ class Action:
 def decide(attempt: Attempt, left: int, wish: Wish) -> Action:
     """Return the action after an attempt, with `left` restarts still granted."""
     if attempt.told_to_end:
-        return Action("finish", attempt.code, "it was told to end")
+        return Action("finish", attempt.code, history.TOLD_TO_END)
     if attempt.phase == "program" and attempt.code == 0 and attempt.cause == "itself":
         return Action("finish", 0, SAVED if attempt.saved else "the program ended with exit code 0")
     if attempt.phase != "precheck" and attempt.code == DO_NOT_RESTART:

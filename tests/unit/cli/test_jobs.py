@@ -11,6 +11,7 @@ from rich.console import Console
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli import job_wait, specs, submit
+from slurm_plugin.records import history
 from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import Job, JobNotFoundError, Listed, Request, SlurmError, Submitted
 from slurm_plugin.slurm.resources import Reservation
@@ -131,6 +132,13 @@ FORGOTTEN = "as recorded: Slurm has forgotten it"
 # What the last line of attempts.jsonl says, and slurmdbd -> the exit code, the state, and the first words.
 ENDS: list[tuple[dict[str, object] | None, str, int, str, str]] = [
     ({"action": "finish", "code": 0}, "", 0, "COMPLETED", f"COMPLETED, {FORGOTTEN}"),
+    (
+        {"action": "finish", "code": 0, "cause": history.TOLD_TO_END},
+        "",
+        1,
+        "UNKNOWN",
+        "Slurm has forgotten it: it has ended, how is not known",
+    ),
     ({"action": "fail", "code": 3}, "", 1, "FAILED", f"FAILED with exit code 3, {FORGOTTEN}"),
     ({"action": "requeue", "code": 3}, "", 1, "UNKNOWN", "Slurm has forgotten it: it has ended, how is not known"),
     ({"action": "finish", "code": "x"}, "", 1, "UNKNOWN", "Slurm has forgotten it: it has ended, how is not known"),
