@@ -90,7 +90,7 @@ def follow(
         says = ""
         if hopeless and hopeless % HOPELESS_LOOKS == 0:
             limit = job.reason == reasons.NODE_LIMIT
-            says = more_than_there_are(slurm, job) if limit else reasons.PENDING[job.reason].says
+            says = more_than_there_are(slurm, job) if limit else reasons.says(job.reason)
         if says:
             yield Look(job, (printable(f"given up: {says}; it is still in the queue: scancel {name or job_id}"),))
             return
@@ -101,7 +101,8 @@ def follow(
 def may_never_start(job: Job) -> bool:
     """Return whether a pending job may never start. Exclude requeued jobs that the plugin's worker watches."""
     watched = job.restarts and not grant.is_alone(job)
-    return job.state == "PENDING" and not watched and job.reason in {*reasons.HOPELESS, reasons.NODE_LIMIT}
+    hopeless = job.reason == reasons.NODE_LIMIT or reasons.is_hopeless(job.reason, job.partition)
+    return job.state == "PENDING" and not watched and hopeless
 
 
 def of_several(
@@ -146,7 +147,7 @@ def of_several(
                 says = {
                     number: more_than_there_are(slurm, job)
                     if job.reason == reasons.NODE_LIMIT
-                    else reasons.PENDING[job.reason].says
+                    else reasons.says(job.reason)
                     for number, job in waiting.items()
                 }
                 if all(says.values()):

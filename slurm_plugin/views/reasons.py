@@ -4,6 +4,7 @@ Sources: slurm.h and src/common/job_state_reason.c, squeue(1) JOB REASON CODES, 
 that begins with it. The longest matching key is used. Callers replace `{job}`, `{user}`, `{partition}` and `{node}`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -99,6 +100,10 @@ HOPELESS: Final = frozenset({
     "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS", "PartitionConfig",
     "ReservationDeleted",
 })  # fmt: skip
+# Likewise if the job has only one partition: with several, the reason is that of the last one that Slurm tried.
+HOPELESS_THERE: Final = frozenset({"AccountNotAllowed", "PartitionTimeLimit", "QOSNotAllowed"})
+# Limits that the job alone exceeds: QOSMaxWallDurationPerJobLimit, AssocMaxGRESPerJob, QOSMinCpuNotSatisfied.
+_ALONE: Final = re.compile(r"(Assoc|QOS)Max\w+Per(Job|Node)|QOSMin")
 
 # How the reasons begin that a reservation may cause, and those that also have other causes.
 RESERVED: Final = ("ReqNodeNotAvail", "Nodes required for job are DOWN, DRAINED or reserved", "Resources")
@@ -150,6 +155,18 @@ NODE_STATES: Final[Mapping[str, str]] = {
     "PLANNED": "it is kept free for a larger job that is first in the queue",
     "COMPLETING": "a job that ended there is still being cleared up",
 }
+
+
+def is_hopeless(reason: str, partitions: str) -> bool:
+    """Return whether a job with this reason never starts unless somebody changes it, or a limit."""
+    there = reason in HOPELESS_THERE and "," not in partitions
+    return reason in HOPELESS or there or bool(_ALONE.match(reason))
+
+
+def says(reason: str) -> str:
+    """Return the meaning of a pending job's reason in one line; "" for an unknown one."""
+    row = row_of(PENDING, reason)
+    return row.says if row else ""
 
 
 def too_many(wanted: int, partitions: str, there: Mapping[str, int]) -> str:

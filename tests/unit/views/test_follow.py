@@ -268,6 +268,36 @@ def test_a_look_without_news_says_nothing() -> None:
     assert Look(JOB, ()).ended is False
 
 
+@pytest.mark.parametrize(
+    ("reason", "partitions", "hopeless"),
+    [
+        ("PartitionTimeLimit", "main", True),
+        ("PartitionTimeLimit", "main,long", False),
+        ("AccountNotAllowed", "main", True),
+        ("QOSNotAllowed", "main", True),
+        ("QOSMaxWallDurationPerJobLimit", "main", True),
+        ("AssocMaxWallDurationPerJobLimit", "main", True),
+        ("QOSMaxGRESPerJob", "main", True),
+        ("AssocMaxNodePerJobLimit", "main", True),
+        ("QOSMaxCpuPerNode", "main", True),
+        ("QOSMinCpuNotSatisfied", "main", True),
+        ("QOSMaxJobsPerUserLimit", "main", False),
+        ("AssocMaxJobsLimit", "main", False),
+        ("QOSMaxGRESPerUser", "main", False),
+        ("AssocGrpGRESMinutes", "main", False),
+        ("QOSGrpCpuLimit", "main", False),
+        ("Priority", "main", False),
+    ],
+)
+def test_reasons_that_do_not_pass(reason: str, partitions: str, hopeless: bool) -> None:
+    """A limit that the job exceeds by itself stays; one that the jobs of a user share does not."""
+    waits = JOB._replace(reason=reason, partition=partitions)
+    looks = list(follow(FakeSlurm(*[waits] * 8, JOB._replace(state="COMPLETED", exit_code=0)), 17, FakeClock()))
+    lines = [change for look in looks for change in look.changes]
+    assert lines[0] == f"PENDING ({reason})"
+    assert (len(lines), lines[1].startswith("given up: ")) == (2, hopeless)
+
+
 @pytest.mark.parametrize(("admin_comment", "hopeless"), [("", True), ('sp1:{"granted":2,"requeues":1}', False)])
 def test_a_requeued_job_that_nobody_watches(admin_comment: str, hopeless: bool) -> None:
     """Without an installation no worker gives nodes back to a job that has excluded too many."""
