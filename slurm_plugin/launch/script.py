@@ -14,6 +14,7 @@ class Script(Horovod):
     """Mode `script`: the hostfiles and variables of mode `horovod`, which has those of Open MPI and MPICH."""
 
     one_program = False
+    interface = "GLOO_SOCKET_IFNAME"
 
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Return the launch of bash with the script."""

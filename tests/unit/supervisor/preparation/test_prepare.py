@@ -36,6 +36,14 @@ def test_what_is_asked_of_a_mode_whose_tasks_are_alike(place: Path, prepare: Pre
     assert (asked.task_script, asked.check, asked.devices) == ("", False, False)
 
 
+def test_names_that_are_loopback_addresses(prepare: Prepare) -> None:
+    """The modes whose programs use Gloo have the nodes look for them, before a launch."""
+    modes = {mode: prepare(plan("x", mode=mode, retries=1)) for mode in MODES}
+    asked = {mode for mode, one in modes.items() if one.question("barrier").interface == "GLOO_SOCKET_IFNAME"}
+    assert asked == {"pytorch", "deepspeed", "script"}
+    assert {one.question("recheck").interface for one in modes.values()} == {""}
+
+
 def test_a_heterogeneous_job(place: Path) -> None:
     """Every node is asked in every mode: Slurm starts the script beside other groups' prologs. One launch."""
     given = plan("python train.py", mode="pytorch", launch="task", groups=((1, 8), (4, None)))
