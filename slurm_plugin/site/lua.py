@@ -10,6 +10,7 @@ from zlib import crc32
 
 import slurm_plugin
 from slurm_plugin.errors import MissingError, SlurmPluginError
+from slurm_plugin.records import features
 from slurm_plugin.records.site_settings import DEFAULT_ROOT
 from slurm_plugin.records.token import MAX_RETRIES
 from slurm_plugin.site.configuration import SiteConfig
@@ -78,6 +79,7 @@ def job_submit(config: SiteConfig, root: str = DEFAULT_ROOT) -> str:
     values: dict[str, Any] = {
         "max_retries": config.max_retries,
         "limit": MAX_RETRIES,
+        "features": tuple(features.KEYS),
         "asked": extends or any(guarded.values()),
         "extends": literal(extends),
         "guarded": literal(guarded),

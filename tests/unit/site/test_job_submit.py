@@ -22,6 +22,7 @@ FORGED = 'sp1:{"granted":128}'
 STUB = """
 slurm = {SUCCESS = 0, ERROR = -1}
 function slurm.log_error(...) print("logged: " .. string.format(...)) end
+function slurm.log_user(text) print("told: " .. text) end
 dofile(arg[1])
 """
 # Reads jobs as the lengths of comment and admin_comment (-1: nil), then their bytes, and prints each admin_comment.
@@ -162,6 +163,30 @@ def test_forged_grant(lua: Lua) -> None:
     admin_comments = [FORGED, f"project {FORGED}", "project sp1", None]
     jobs = [(comment, admin_comment) for comment in comments for admin_comment in admin_comments]
     assert submitted(lua, jobs) == ["", "project ", "project sp1", "nil"] * len(comments)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("#PLUGIN retries=1", True),
+        ("#PLUGIN\tretires=1", True),
+        ("#PLUGINS retries=1", True),
+        ("# PLUGIN retries=1", True),
+        ("  ##plugin: hang_timeout = 5m", True),
+        ("# the plugin retries=3 was tried", False),
+        ("# plugin: see the manual, a=1", False),
+        ("#SBATCH --comment=plugin", False),
+        ("export PLUGINS_retries=1", False),
+        ("true\n#PLUGIN retries=1", False),
+        ("", False),
+    ],
+)
+def test_lines_that_sbatch_does_not_read(line: str, told: bool, lua: Lua) -> None:
+    """A line that names a feature is told, also one that is written wrongly. Prose and lines below are not."""
+    script = f"#!/bin/sh\n\n#SBATCH -N2\n{line}\nhostname\n"
+    lines = lua("slurm_job_submit({script = io.read('*a')}, {}, 1000)", script.encode())
+    says = "told: slurm_plugin: sbatch does not read #PLUGIN lines"
+    assert [each.startswith(says) for each in lines] == [True] * told
 
 
 def test_our_own_failure(lua: Lua) -> None:
