@@ -182,7 +182,7 @@ class Attempts:
             cause = found.cause if code or self.saved else "itself"
         elif plan.trial and launcher.told_to_stop:
             code = launcher.stop(TERM_S)
-        elif watcher and code and not watcher.guards.alive and watcher.guards.answered:
+        elif watcher and plan.retries and code and not watcher.guards.alive and watcher.guards.answered:
             cause = "nodes"  # a guard that lost the supervisor may have ended its ranks
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
         nodes: Mapping[str, Health] = health
@@ -219,6 +219,7 @@ class Attempts:
             grows=Growth(plan, run, self.on, slurm_bin=self.site.get("slurm_bin", "")),
             reachable=lambda names: self.nodes.reachable(names, self.preparation.question("recheck")),
             mover=Mover(plan, self.site, self.door, run, plan.min_nodes or len(run.nodes)),
+            restarts=plan.retries > 0,
             by_hand=by_hand,
         )
 

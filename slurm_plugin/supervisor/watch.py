@@ -61,6 +61,9 @@ class Watcher:
     grows: Callable[[], str] = str  # returns why the job should be requeued for more nodes; empty if it should not
     clock: Callable[[], float] = time.monotonic
     mover: Mover | None = None  # finds that the program is slow
+    restarts: bool = (
+        True  # whether the job may restart: else no lost guard ends the program, and Slurm finds lost nodes
+    )
     by_hand: bool = False  # only a request to save or a later run ends the program: its user debugs it
     found: Interruption | None = None
     _saved_at: float = 0.0
@@ -97,11 +100,16 @@ class Watcher:
         self.found = self.found or self._time()
 
     def _silent(self) -> tuple[str, ...]:
-        """Return the silent nodes of the program; none if no guard has ever run: that is no fault of the nodes."""
+        """Return the silent nodes of the program; none if no guard has ever run, which is no fault of the nodes."""
         silent = tuple(name for name in self.guards.silent() if name in self.names)
-        return silent if silent and self.guards.answered else ()
+        return silent if self.restarts and self.guards.answered else ()
 
     def _nodes(self) -> Interruption | None:
+        if self.restarts and (lost := self._lost()):
+            return lost
+        return self._drained() if self.grace_s else None
+
+    def _lost(self) -> Interruption | None:
         if not self.guards.alive:
             return Interruption("nodes", "the guards' step has ended") if self.guards.answered else None
         if self.guards.isolated:
@@ -112,7 +120,7 @@ class Watcher:
             if lost:
                 return Interruption("nodes", "nodes were lost", lost)
             return Interruption("nodes", "guards were lost")
-        return self._drained() if self.grace_s else None
+        return None
 
     def _drained(self) -> Interruption | None:
         """Return an interruption if root's periodic check has drained nodes that no admin has resumed since."""

@@ -33,6 +33,19 @@ def test_the_guards_have_ended() -> None:
     assert not scene.launcher.told_to_end
 
 
+@pytest.mark.parametrize(("alive", "isolated"), [(True, False), (True, True), (False, False)])
+def test_lost_guards_of_a_job_without_restarts(alive: bool, isolated: bool) -> None:
+    """They end no program: Slurm itself finds a lost node. A node that is drained is still told."""
+    scene = Scene(restarts=False)
+    scene.guards.alive, scene.guards.isolated, scene.guards.quiet = alive, isolated, ("n2",)
+    assert scene.found() is None
+    assert (scene.watcher.lost, scene.asked) == (False, [])
+    scene.guards.drained["n1"] = WHY
+    found = scene.found()
+    assert found is not None
+    assert (found.why, found.save) == ("nodes were drained under it", True)
+
+
 @pytest.mark.parametrize("alive", [True, False])
 def test_guards_that_never_ran_say_nothing_of_the_nodes(alive: bool) -> None:
     """Slurm has refused their step, or not started it. The program goes on, and no node is asked again."""
