@@ -5,8 +5,9 @@ share of a long list. The shares overlap, so that several nodes query each name.
 and the job's first host, where rank 0 is.
 
 The check is `shared`, because nodes share a name server: in a prolog a failure is a job problem and drains no node.
-The periodic check counts the node's own name only if it has resolved since the boot: on a site with NodeAddr in
-slurm.conf it may never do so.
+If the node resolves no name of a node, and its own has not resolved since the boot, the check is skipped: on a site
+with NodeAddr in slurm.conf these names may never resolve, and that is no fault of a node. The periodic check, which
+also runs when slurmd starts, stores that the name resolved.
 """
 
 from __future__ import annotations
@@ -54,24 +55,28 @@ class Dns(Check):
         for each in lists:
             names.update(dict.fromkeys(share(each, context, above, asked_by)))
         unresolved = [name for name in names if not resolves(name)]
-        if context.hook == "periodic" and self._never_resolved(context.node, unresolved, settings):
-            return Finding(SKIPPED, f"{context.node} has not resolved since the boot")
-        nodes = (name for name in names if name not in unresolved and name in (context.node, *context.hosts))
-        local = {name: address for name in nodes if name != "localhost" and (address := loopback(name))}
+        nodes = [name for name in names if name in (context.node, *context.hosts)]
+        if context.hook == "periodic" and not unresolved and settings.get("remember", True):
+            self._store(context.node, settings)
+        if unresolved == nodes and not self._has_resolved(context.node, settings):
+            has = "has" if len(nodes) == 1 else "have"
+            return Finding(SKIPPED, f"{first_few(nodes)} {has} not resolved since the boot")
+        known = (name for name in nodes if name not in unresolved and name != "localhost")
+        local = {name: address for name in known if (address := loopback(name))}
         return judge(len(names), unresolved, len(every), local)
 
-    def _never_resolved(self, node: str, unresolved: Sequence[str], settings: Settings) -> bool:
-        """Return whether only the node's own name does not resolve, and has not since the boot.
+    def _has_resolved(self, node: str, settings: Settings) -> bool:
+        """Return whether the node's own name has resolved since the boot."""
+        from prechecks import boot_state  # noqa: PLC0415 - not in a prolog that passes
 
-        Store that it resolved.
-        """
-        from prechecks import boot_state  # noqa: PLC0415 - not in a prolog
+        return boot_state.load(settings["state"], self.item).get("resolved") == node
 
-        state, key = settings["state"], "resolved"
-        known = boot_state.load(state, self.item).get(key) == node
-        if not unresolved and not known and settings.get("remember", True):
-            boot_state.save(state, self.item, {key: node})
-        return unresolved == [node] and not known
+    def _store(self, node: str, settings: Settings) -> None:
+        """Store that the node's own name has resolved."""
+        from prechecks import boot_state  # noqa: PLC0415 - as above
+
+        if not self._has_resolved(node, settings):
+            boot_state.save(settings["state"], self.item, {"resolved": node})
 
 
 def share(names: Sequence[str], context: Context, above: int, asked_by: int) -> Sequence[str]:

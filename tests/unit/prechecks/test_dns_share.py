@@ -79,3 +79,24 @@ def test_a_name_that_no_server_has_known(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert verdict() == OK
     known.clear()
     assert verdict() == FAILED
+
+
+@pytest.mark.parametrize("hook", ["prolog", "barrier", "recheck"])
+def test_a_site_whose_nodes_have_no_names(hook: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It fails no job. If only some names of nodes resolve, or if they have since the boot, it is a fault."""
+    known = {"login"}
+    monkeypatch.setattr(dns, "resolves", known.__contains__)
+    monkeypatch.setattr(dns, "loopback", lambda _: "")
+    own = {"state": f"{tmp_path}/state", "dns": {"hosts_files": [], "names": ["login"]}}
+
+    def look(hook: str, *hosts: str) -> tuple[str, str]:
+        return dns.Dns().look(Context(hook, "n1", hosts), own)[:2]
+
+    assert look(hook, "n2", "n1") == (SKIPPED, "n1, n2 have not resolved since the boot")
+    known.remove("login")
+    assert look(hook, "n1")[0] == FAILED
+    known.update(("n1", "login"))
+    assert look(hook, "n2", "n1") == (FAILED, "n2 does not resolve")
+    assert look("periodic")[0] == OK
+    known.remove("n1")
+    assert look(hook, "n1") == (FAILED, "n1 does not resolve")
