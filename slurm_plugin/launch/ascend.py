@@ -61,7 +61,7 @@ class Ascend(Mode):
             note = "The command is left as it is: one task a device, with a rank table."
             return by_srun(shape, words, note, "--distribution=block", ranks=True)
         note = "The command is left as it is: one task a device, and once more as the scheduler, beside rank 0."
-        return by_srun(shape, ("bash", "-c", WITH_SCHEDULER, *words), note, "--distribution=block", ranks=True)
+        return by_srun(shape, ("bash", "-p", "-c", WITH_SCHEDULER, *words), note, "--distribution=block", ranks=True)
 
     def by_address(self, options: Options) -> bool:
         """Return True without a table: MindSpore finds its scheduler by this address."""

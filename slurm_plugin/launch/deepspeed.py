@@ -51,7 +51,7 @@ class DeepSpeed(pytorch.PyTorch):
             if found := sorted(options & _OTHER_NODES):
                 raise UsageError(f"command: found {found[0]}; the nodes are the job's own: set `nodes:` instead")
             note = f"`deepspeed` is {started}, without ssh: it is given the node's number, and where rank 0 listens."
-            return by_srun(shape, ("bash", "-c", DEEPSPEED, *words), note, alone=False)
+            return by_srun(shape, ("bash", "-p", "-c", DEEPSPEED, *words), note, alone=False)
         text = command.shell_text(words)
         if text and command.names(words, _COMMANDS) and "--no_ssh" not in text:
             if "--hostfile" not in text:
@@ -69,7 +69,7 @@ class DeepSpeed(pytorch.PyTorch):
         )
         if shape.logs and shape.logs.per in log_copy.RANK:
             program = ("--no_local_rank", "--no_python", *_ranks(shape.logs, words))
-        return by_srun(shape, ("bash", "-c", PYTHON, words[0], *program), note, alone=False)
+        return by_srun(shape, ("bash", "-p", "-c", PYTHON, words[0], *program), note, alone=False)
 
     def files(self, place: Place) -> dict[str, str]:
         """Return DeepSpeed's hostfile. All jobs of a node share the default file, /job/hostfile."""

@@ -72,7 +72,7 @@ class PyTorch(Mode):
         note = f"The command names no launcher: torch.distributed.run starts it, once a node, {ranks}."
         if shape.logs and shape.logs.per in log_copy.RANK:
             rest = ("--no_python", *log_copy.of_rank(shape.logs, _python(words[0], rest), log_copy.TORCH))
-        return by_srun(shape, ("bash", "-c", LAUNCHER, words[0], *rest), note, alone=False)
+        return by_srun(shape, ("bash", "-p", "-c", LAUNCHER, words[0], *rest), note, alone=False)
 
     def variables(self, place: Place) -> dict[str, str]:
         """Return MASTER_ADDR, MASTER_PORT, and the counts that are the same in all tasks."""

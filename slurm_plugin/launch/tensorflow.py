@@ -85,7 +85,7 @@ class TensorFlow(Mode):
             note = f"The command is left as it is: {each}, each with its TF_CONFIG."
             return by_srun(shape, words, note, ranks=ranks)
         note = f"The command is left as it is: {each}, each with its TF_CONFIG; servers end when the others have."
-        return by_srun(shape, ("bash", "-c", SERVERS_END, *words), note, ranks=ranks)
+        return by_srun(shape, ("bash", "-p", "-c", SERVERS_END, *words), note, ranks=ranks)
 
     def variables(self, place: Place) -> dict[str, str]:
         """Return the number of workers, and the number of parameter servers without a task."""

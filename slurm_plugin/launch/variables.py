@@ -95,7 +95,7 @@ def by_bash(words: tuple[str, ...]) -> tuple[str, ...]:
         return words
     names = dict.fromkeys(name for word in words for name in _HELD.findall(word))
     tests = " ".join(f'"${{{name}?{_UNSET}}}"' for name in names)
-    return ("bash", "-c", f"(: {tests}) || exit 2; exec {joined(words)}", "[slurm_plugin] error")
+    return ("bash", "-p", "-c", f"(: {tests}) || exit 2; exec {joined(words)}", "[slurm_plugin] error")
 
 
 def joined(words: Iterable[str]) -> str:

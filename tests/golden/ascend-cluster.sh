@@ -17,7 +17,7 @@ set -euo pipefail
 cd /home/ada/runs
 
 # The command is left as it is: one task a device, and once more as the scheduler, beside rank 0.
-#   srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -p -c '# its output also goes to log files ...' '/home/ada/runs/logs/ms-$SLURM_JOB_ID' bash -c '[ "$SLURM_PROCID" = 0 ] || exec "$0" "$@" ...' python x
+#   srun --nodes=1 --ntasks=8 --ntasks-per-node=8 --kill-on-bad-exit=1 --export=ALL --distribution=block bash -p -c '# its output also goes to log files ...' '/home/ada/runs/logs/ms-$SLURM_JOB_ID' bash -p -c '[ "$SLURM_PROCID" = 0 ] || exec "$0" "$@" ...' python x
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{

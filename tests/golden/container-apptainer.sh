@@ -19,7 +19,7 @@ export NCCL_DEBUG=WARN
 cd /home/ada/runs/run
 
 # The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
-#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL apptainer exec --nv --no-home --bind=/home/ada/runs/run --bind=/data:/data:ro --bind=/scratch '--pwd=/w s' '/shared/it'"'"'s.sif' bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python t.py
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL apptainer exec --nv --no-home --bind=/home/ada/runs/run --bind=/data:/data:ro --bind=/scratch '--pwd=/w s' '/shared/it'"'"'s.sif' bash -p -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python t.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{

@@ -16,7 +16,7 @@ set -euo pipefail
 cd /home/ada/runs
 
 # `deepspeed` is started once a node, without ssh: it is given the node's number, and where rank 0 listens.
-#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" --no_ssh --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --hostfile="$SLURM_PLUGIN_HOSTFILE" "$@"' deepspeed train.py --deepspeed
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -p -c 'exec "$0" --no_ssh --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --hostfile="$SLURM_PLUGIN_HOSTFILE" "$@"' deepspeed train.py --deepspeed
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{

@@ -17,7 +17,7 @@ set -euo pipefail
 cd /home/ada/runs
 
 # The command names no launcher: torch.distributed.run starts it, once a node, 1 rank(s) each.
-#   srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python train.py --lr '{lr}'
+#   srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -p -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python train.py --lr '{lr}'
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 shopt -s execfail # go on after an exec that fails
 # Each task of the array takes trials of the experiment, one after the other, and runs the rest of the line for each.

@@ -24,7 +24,7 @@ and a second line
 cd '/home/ada/runs/my runs/no #1'
 
 # The command names no launcher: torch.distributed.run starts it, once a node, 8 rank(s) each.
-#   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'
+#   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -p -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' /opt/conda/envs/train/bin/python train.py --name 'two words' --note 'it'"'"'s'
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{

@@ -18,7 +18,7 @@ set -euo pipefail
 cd /home/ada/runs
 
 # The command names no launcher: torch.distributed.run starts it, once a node, 2 rank(s) each.
-#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python hello.py
+#   srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -p -c 'exec "$0" -m torch.distributed.run --nnodes="$WORLD_SIZE" --nproc_per_node="$SLOTS" --node_rank="$RANK" --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' python hello.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{

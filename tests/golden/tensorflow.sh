@@ -16,7 +16,7 @@ set -euo pipefail
 cd /home/ada/runs
 
 # The command is left as it is: one task a node, each with its TF_CONFIG; servers end when the others have.
-#   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -c 'finish() { ...' python t.py
+#   srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL bash -p -c 'finish() { ...' python t.py
 slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{

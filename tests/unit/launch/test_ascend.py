@@ -79,7 +79,7 @@ def test_the_scheduler_is_started_once_beside_rank_0() -> None:
     for task in (0, 1):
         environ = {"PATH": "/usr/bin:/bin", "SLURM_PROCID": str(task), "MS_ROLE": "MS_WORKER"}
         environ |= {"MS_NODE_ID": str(task), "RANK_ID": str(task)}
-        argv = ["bash", "-c", WITH_SCHEDULER, "bash", "-c", show, "sh", "two words"]
+        argv = ["bash", "-p", "-c", WITH_SCHEDULER, "bash", "-c", show, "sh", "two words"]
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True)
         said[task] = sorted(done.stdout.splitlines())
     assert said == {

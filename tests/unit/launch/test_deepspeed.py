@@ -33,13 +33,13 @@ LAUNCHED = {
 def test_python_is_started_by_deepspeeds_launcher() -> None:
     """Once on each node, with the user's own interpreter."""
     for command, wanted in LAUNCHED.items():
-        assert argv(command) == f"{SRUN} bash -c {shlex.quote(PYTHON)} {wanted}", command
+        assert argv(command) == f"{SRUN} bash -p -c {shlex.quote(PYTHON)} {wanted}", command
 
 
 def test_deepspeed_is_started_once_a_node_without_ssh() -> None:
     """Our options come first: the later of two wins, so that the user's do."""
     command = "/opt/env/bin/deepspeed --master_port 5 train.py --deepspeed"
-    assert argv(command) == f"{SRUN} bash -c {shlex.quote(DEEPSPEED)} {command}"
+    assert argv(command) == f"{SRUN} bash -p -c {shlex.quote(DEEPSPEED)} {command}"
 
 
 def test_a_launcher_of_its_own_is_started_once_with_our_hostfile() -> None:
@@ -60,9 +60,8 @@ def test_options_that_choose_nodes_are_refused() -> None:
 def test_options_of_the_program_are_its_own() -> None:
     """Words after the program's file are not DeepSpeed's."""
     for rest in ("--launcher pytorch", "-e 90", "--include x"):
-        assert (
-            argv(f"deepspeed train.py {rest}") == f"{SRUN} bash -c {shlex.quote(DEEPSPEED)} deepspeed train.py {rest}"
-        )
+        started = f"{SRUN} bash -p -c {shlex.quote(DEEPSPEED)}"
+        assert argv(f"deepspeed train.py {rest}") == f"{started} deepspeed train.py {rest}"
 
 
 def test_in_a_shell_it_has_to_name_its_hostfile() -> None:
@@ -84,7 +83,7 @@ def test_anything_else_is_left_alone_once_a_node() -> None:
 def test_a_program_with_deepspeed_in_its_name_is_a_program() -> None:
     """Only the exact word is DeepSpeed's command."""
     for word in ("deepspeed_train.py", "/opt/deepspeed/train.py", "--deepspeed", "--strategy=deepspeed", "deepspeed"):
-        assert argv(f"python train.py {word}") == f"{SRUN} bash -c {shlex.quote(PYTHON)} python train.py {word}"
+        assert argv(f"python train.py {word}") == f"{SRUN} bash -p -c {shlex.quote(PYTHON)} python train.py {word}"
 
 
 def test_the_hosts_and_their_ranks() -> None:

@@ -45,7 +45,7 @@ LAUNCHED = {
 def test_python_is_started_through_the_launcher_of_that_python() -> None:
     """Row C3: once a node, with the user's own interpreter."""
     for command, wanted in LAUNCHED.items():
-        assert argv(command) == f"{NODE}bash -c {shlex.quote(LAUNCHER)} {wanted}", command
+        assert argv(command) == f"{NODE}bash -p -c {shlex.quote(LAUNCHER)} {wanted}", command
 
 
 def test_a_command_that_names_a_launcher_or_is_no_python_is_started_as_it_is_on_every_node() -> None:
@@ -74,10 +74,10 @@ def test_variables_are_replaced_in_the_task() -> None:
     words = ("torchrun", "--node_rank", placeholder("RANK"), "$RANK")
     unset = "the command names it, and it is not set on this node"
     text = f'(: "${{RANK?{unset}}}") || exit 2; exec torchrun --node_rank "${{RANK}}" \'$RANK\''
-    assert PYTORCH.launch(words, SHAPE).argv == (*NODE.split(), "bash", "-c", text, "[slurm_plugin] error")
-    text = f'(: "${{LR?{unset}}}") || exit 2; exec bash -c {shlex.quote(LAUNCHER)} python x.py "${{LR}}"'
+    assert PYTORCH.launch(words, SHAPE).argv == (*NODE.split(), "bash", "-p", "-c", text, "[slurm_plugin] error")
+    text = f'(: "${{LR?{unset}}}") || exit 2; exec bash -p -c {shlex.quote(LAUNCHER)} python x.py "${{LR}}"'
     ours = PYTORCH.launch(("python", "x.py", placeholder("LR")), SHAPE).argv
-    assert ours == (*NODE.split(), "bash", "-c", text, "[slurm_plugin] error")
+    assert ours == (*NODE.split(), "bash", "-p", "-c", text, "[slurm_plugin] error")
 
 
 def test_a_command_that_starts_its_own_tasks_is_started_once() -> None:

@@ -52,7 +52,7 @@ def test_the_launch() -> None:
     assert MODE.launch(words, Shape(2, 4, "task")).argv[2] == "--ntasks=8"
     assert "bash" not in MODE.launch(words, Shape(2, 4)).argv
     with_servers = MODE.launch(words, Shape(2, 4, options=Options(ps=1))).argv
-    assert with_servers[-5:] == ("bash", "-c", SERVERS_END, *words)
+    assert with_servers[-6:] == ("bash", "-p", "-c", SERVERS_END, *words)
 
 
 def test_one_port_a_task_of_the_first_node() -> None:
@@ -79,7 +79,7 @@ def started(
         "SLURM_STEP_NUM_NODES": "2",
         **({"SLURM_PLUGIN_SERVERS": str(servers)} if servers else {}),
     }
-    return subprocess.Popen(["bash", "-c", SERVERS_END, "sh", "-c", program], env=environ, cwd=directory)
+    return subprocess.Popen(["bash", "-p", "-c", SERVERS_END, "sh", "-c", program], env=environ, cwd=directory)
 
 
 def pause(pid: int) -> int:

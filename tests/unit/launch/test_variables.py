@@ -1,6 +1,10 @@
 """Mirrors slurm_plugin/launch/variables.py: variables in a command's words, written, read back and replaced."""
 
+import ast
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +84,15 @@ def test_replaced_by_bash_on_a_node() -> None:
 def test_shown_as_a_shell_would_be_given_them() -> None:
     """The log shows variables by name."""
     assert joined(("a b", f"--n={placeholder('N')}", "")) == "'a b' --n=\"${N}\" ''"
+
+
+def test_the_environment_of_a_program_with_variables(tmp_path: Path) -> None:
+    """It is the task's: bash runs no file of BASH_ENV, and passes functions on as they are."""
+    (tmp_path / "init").write_text("export FROM_INIT=1\n")
+    given = {"A": "1", "PATH": os.environ["PATH"], "BASH_ENV": str(tmp_path / "init"), "BASH_FUNC_f%%": "() { :; }"}
+    show = "import os; print(sorted(os.environ.items()))"
+    found = subprocess.run(
+        by_bash((sys.executable, "-c", show, placeholder("A"))), env=given, capture_output=True, text=True, check=True
+    )
+    environ = dict(ast.literal_eval(found.stdout))
+    assert {name: environ.get(name) for name in (*given, "FROM_INIT")} == {**given, "FROM_INIT": None}
