@@ -71,6 +71,24 @@ def write(path: Path, text: str) -> None:
     files.replace(path, text, mode=None, durable=True)
 
 
+def write_texts(workdir: Path, job_id: int, texts: Mapping[str, str], spare: Callable[[], str] | None) -> Path:
+    """Write files into the job's directory, or into `spare()` if the file system or a quota is full. Return where.
+
+    Raise OSError: any other, and also these if `spare` is None.
+    """
+    try:
+        found = directory(workdir, job_id, needed=True)
+        for name, text in texts.items():
+            write(found / name, text)
+    except OSError as error:
+        if spare is None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        found = Path(spare())
+        for name, text in texts.items():
+            write(found / name, text)
+    return found
+
+
 def keep(workdir: Path, job_id: int, *, spec: bytes | None = None, script: str | bytes | None = None) -> None:
     """Write SPEC and SCRIPT into the job's directory. Ignore errors: the workdir may be missing on this machine."""
     from prechecks import files  # noqa: PLC0415 - as above

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -178,15 +179,18 @@ class Preparation:
         for name in self.mode.left_behind:  # files of an old job, or of another cluster's job, with this number
             shutil.rmtree(self.directory / name, ignore_errors=True)
         log_files.prune_errors(self.directory, self.run.attempt)
-        texts = self.mode.files(self.place)
-        if texts or self.with_table:
-            job_directory.directory(Path.cwd(), self.run.job_id, needed=True)
-        for name, text in texts.items():
-            job_directory.write(self.directory / name, text)
+        if (texts := self.mode.files(self.place)) or self.with_table:
+            here = not (
+                self.plugin_step or self.with_table or self.plan.mode == "deepspeed"
+            )  # no other node reads them
+            spare = partial(node_directory.user_folder, self.site["run_directory"], self.node_directory)
+            written = job_directory.write_texts(Path.cwd(), self.run.job_id, texts, spare if here else None)
+            if written.parent.name != job_directory.OURS:
+                self.say(f"{self.directory} is full: the hostfile is in {written} on this node")
+            self.place = self.place._replace(directory=str(written))
         if not self.with_table or answers is None:
             return
-        path = self.directory / table_format.FILE_NAME
-        with ranktable.announced(path) as publish:
+        with ranktable.announced(path := self.directory / table_format.FILE_NAME) as publish:
             complete = npu.complete(self.run.allocation, answers.devices)
             ascend_variables.table_variables(complete, 0, str(path))  # checks the rule: one task per device
             publish(table_format.version_1_0(complete))
@@ -245,7 +249,7 @@ class Preparation:
             launch=self.plan.launch,
             root=os.geteuid() == 0,
             env=frozenset(environ),
-            hostfile=str(self.directory / HOSTFILE),
+            hostfile=f"{self.place.directory}/{HOSTFILE}",
             options=self.place.options,
             nodelist=self.nodelist,
             again=self.again,
@@ -306,7 +310,7 @@ class Preparation:
         if self.mode.one_program and not self.plan.plain:
             ours["SLURM_PLUGIN_PORT"] = str(self.place.port)
         if HOSTFILE in self.mode.files(self.place):
-            ours["SLURM_PLUGIN_HOSTFILE"] = str(self.directory / HOSTFILE)
+            ours["SLURM_PLUGIN_HOSTFILE"] = f"{self.place.directory}/{HOSTFILE}"
         if request := self.data:
             ours["SLURM_PLUGIN_DATA"] = stage_in.variable(request.directory, request.run)
         theirs = (name for name in _FILES if f"/{job_directory.OURS}/" in self.environ.get(name, ""))

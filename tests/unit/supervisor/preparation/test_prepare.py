@@ -1,5 +1,6 @@
 """The preparation between the barrier and the launch, in a directory of the test. No part of Slurm runs."""
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,12 @@ import pytest
 
 import hostfiles
 from slurm_plugin.errors import UsageError
-from slurm_plugin.launch import MODES
-from slurm_plugin.records import features
+from slurm_plugin.launch import HOSTFILE, MODES
+from slurm_plugin.records import features, job_directory
 from slurm_plugin.supervisor import network
 from slurm_plugin.supervisor.preparation.prepare import Preparation
 from slurm_plugin.supervisor.run import Run
+from tests.refusals import refusal_of
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.preparing import Prepare, hooked
 
@@ -156,6 +158,35 @@ def test_a_working_directory_that_cannot_be_written(place: Path, prepare: Prepar
     prepare(plan("x"), nodes="n1").write(None)
     with pytest.raises(NotADirectoryError, match=r"\.slurm_plugin"):
         prepare(plan("x", mode="openmpi"), nodes="n1").write(None)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("mode", ["openmpi", "mpich", "intelmpi", "horovod", "script", "deepspeed"])
+def test_a_full_working_directory(
+    mode: str, code: int, place: Path, prepare: Prepare, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostfile that only the first node reads is then in the run's directory there. DeepSpeed's is read on each."""
+    write = job_directory.write
+
+    def full(path: Path, text: str) -> None:
+        if path.is_relative_to(place):
+            raise OSError(code, os.strerror(code), str(path))
+        write(path, text)
+
+    monkeypatch.setattr(job_directory, "write", full)
+    one = prepare(plan("x", mode=mode), nodes="localhost")
+    if mode == "deepspeed":
+        assert refusal_of(OSError, one.write, None).startswith(f"[Errno {code}]")
+        return
+    one.write(None)
+    folder = place.parent / "run/jobs/7.0.0/user"
+    environ = one.environment("", launched=True)
+    assert environ["SLURM_PLUGIN_HOSTFILE"] == str(folder / HOSTFILE)
+    assert (folder / HOSTFILE).read_text().startswith("localhost")
+    named = [value for value in environ.values() if value.endswith(HOSTFILE)]
+    assert {value.rpartition("/")[0] for value in named} == {str(folder)}
+    assert str(place) not in " ".join(one.launch(environ).argv)
+    assert said[-1] == f"{one.directory} is full: the hostfile is in {folder} on this node"
 
 
 @pytest.mark.parametrize("mode", features.MODES)
