@@ -112,8 +112,9 @@ def main() -> int:
 
 
 def context_of(node: str, facts: Mapping[str, Any]) -> prechecks.Context:
-    """Return the context of a check, with the devices in `facts`, the record node_drains.DRAINED."""
-    return prechecks.Context(HOOK, node, (), tuple(facts.get("gpus", ())), bool(facts.get("infiniband")))
+    """Return the context of a check, with the devices in `facts`, the record node_drains.DRAINED, or in its reason."""
+    infiniband = bool(items_in(str(facts.get("reason", "")), ITEMS) & {"infiniband", "ulimit"})  # after a boot
+    return prechecks.Context(HOOK, node, (), tuple(facts.get("gpus", ())), infiniband or bool(facts.get("infiniband")))
 
 
 def judged(

@@ -116,6 +116,13 @@ def test_a_boot_takes_the_marker_along(machine: Machine) -> None:
     assert machine.look(FINE) == [("resume", "n1")]
 
 
+def test_a_drain_for_infiniband_before_a_boot(machine: Machine) -> None:
+    """The reason names the item, so it is checked again, and the node can come back."""
+    after_a_boot(machine, node("n1", "IDLE", "DRAIN", reason="slurm_plugin: infiniband: 0 of 1 active [job 7]"))
+    machine.look(FINE, FINE, FINE)
+    assert machine.contexts[-1] == Context("periodic", "n1", infiniband=True)
+
+
 def test_a_drain_that_slurm_refused(machine: Machine) -> None:
     """The next check tries again; only then may the plugin resume the node."""
     machine.door.refusals["drain", "n1"] = 1
