@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from slurm_plugin.logs import clocks, endings, flight_recorder, judge, lines, steps
+from slurm_plugin.logs import clocks, endings, flight_recorder, judge, lines
 from slurm_plugin.logs.known import Known, confirmed, recorded, weighed
 from slurm_plugin.logs.ranking import ANY_EXCEPTION
 from slurm_plugin.logs.scan import BLOCK, Event, Scanner, Source
@@ -208,7 +208,7 @@ def _last(files: Iterable[LogFile], ranks: Sequence[int]) -> tuple[str, ...]:
     logs = [each for each in logs if each.source.rank in ranks] or logs
     for file in sorted(logs, key=lambda each: each.path.stat().st_mtime, reverse=True):
         read = (lines.read(raw).text for raw in file.last(NEAR).split(b"\n"))
-        if said := [text for text in read if text.strip() and not text.startswith(steps.OURS)]:
+        if said := [text for text in read if text.strip() and not text.startswith(lines.OURS)]:
             return file.source.name, *said[-LAST_LINES:]
     return ()
 

@@ -3,6 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
+OURS: Final = "[slurm_plugin] "  # before lines of slurm_plugin in the job's log
 LONGEST: Final = 4000  # characters of a line that are looked at
 # Escape sequences (ECMA-48, 5.4 and 5.6), and control characters other than tabs.
 ESCAPE: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])"

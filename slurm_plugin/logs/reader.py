@@ -15,10 +15,9 @@ from slurm_plugin.logs.tail import Range
 
 OURS: Final = "slurm_plugin"
 SLURM: Final = "slurm"
-_OURS: Final = f"[{OURS}] "
 _SLURMS = re.compile(r"(?:slurm(?:stepd|d|ctld)(?:-[\w.-]+)?|srun|salloc|sbatch|scancel): ")
 _ATTEMPT = re.compile(r"\[slurm_plugin\] attempt (\d{1,6}) of job (\d{1,10})\b")
-_MARK: Final = f"{_OURS}attempt ".encode()
+_MARK: Final = f"{lines.OURS}attempt ".encode()
 _FURTHER: Final = 8  # how much further back each next step to the wanted lines goes
 _NEVER: Final = float("-inf")  # the time of lines before the first time stamp
 
@@ -99,7 +98,7 @@ def entry(raw: bytes, latest: float, near: float | None, wanted: Wanted) -> Entr
     """Return a line. `latest`: when its file was last changed; `near`: the time of the line before."""
     text = harmless(lines.shown(raw))
     line = lines.unlabelled(text)
-    system = OURS if line.text.startswith(_OURS) else SLURM if _SLURMS.match(line.text) else ""
+    system = OURS if line.text.startswith(lines.OURS) else SLURM if _SLURMS.match(line.text) else ""
     time = near
     if wanted.timed:
         found = times.find(line.text, latest, None if near == _NEVER else near)

@@ -139,6 +139,8 @@ class Scanner:
         self._block(raw, source, 0, 0)
 
     def _part(self, line: lines.Line, candidates: Sequence[Signature], source: Source, offset: int) -> None:
+        if line.text.startswith(lines.OURS):  # it repeats the evidence, or is about slurm_plugin's own files
+            return
         host = lines.HOST.match(line.text)
         speaker = source.rank if line.rank is None else line.rank
         for signature in candidates:

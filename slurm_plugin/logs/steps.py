@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from slurm_plugin.logs.lines import OURS
+
 GROUPS: Final = ("step", "of", "step_s", "step_ms")  # the groups of a user's own expression
-OURS: Final = "[slurm_plugin] "  # lines of slurm_plugin in the log
 MOST_STEPS: Final = 10**15
 _LABEL: Final = r"(?:\[\w+\]:|\d+:|\[\d+,\d+\]<\w+>:)?"  # what srun, torchrun and mpirun put before a rank's line
 

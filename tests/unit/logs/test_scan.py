@@ -88,6 +88,11 @@ def test_lines_that_differ_in_digits() -> None:
     assert [rank for _, _, rank, _ in found(text)] == list(range(200))
 
 
+def test_lines_of_slurm_plugin() -> None:
+    """They repeat the evidence of the job's log: they are none."""
+    assert found(b"[slurm_plugin]   job.out, line 1: boom\n0: [slurm_plugin] boom\nboom\n") == [("boom", 3, None, "")]
+
+
 def test_a_line_that_comes_again_and_again() -> None:
     """A few of one rank are kept."""
     assert len(found(b"boom\n" * 1000)) == EACH
