@@ -68,6 +68,7 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
         Known(
             state=job.state if job and ended else "",
             nodes=hosts.get(attempt, selection.UNKNOWN).by_rank(),
+            ended_by=history.ended_by(line),
             by_node=line.get("launch") == "node",
             faults=dict(history.verdicts(line)),
             kernel={str(name): str(text) for name, text in kernel.items()} if isinstance(kernel, dict) else {},

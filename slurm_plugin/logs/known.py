@@ -24,11 +24,16 @@ _STATES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 # The beginning of what is said of a node -> the class of its fault; the first fault of this order is the cause.
 _CHECKS: Final[Mapping[str, str]] = {
-    NO_ANSWER: "node_down", "gpu-processes": "gpu_oom", "gpu": "gpu_hw", "npu": "gpu_hw", "mlu": "gpu_hw",
-    "amd": "gpu_hw", "infiniband": "net_fabric", "nic": "net_fabric", "mounts": "fs_error", "disk-size.shm": "shm",
-    "inodes.shm": "shm", "disk-size": "disk_full", "inodes": "disk_full", "dns": "net_name", "ulimit": "limits",
-    PROLOG: "launcher_config",
+    NO_ANSWER: "node_down", "does not answer": "node_down", "does not say that its processes": "node_down",
+    "was taken out of the job": "node_down", "gpu-processes": "gpu_oom", "gpu": "gpu_hw", "npu": "gpu_hw",
+    "mlu": "gpu_hw", "amd": "gpu_hw", "infiniband": "net_fabric", "nic": "net_fabric", "mounts": "fs_error",
+    "disk-size.shm": "shm", "inodes.shm": "shm", "disk-size": "disk_full", "inodes": "disk_full", "dns": "net_name",
+    "ulimit": "limits", PROLOG: "launcher_config",
 }  # fmt: skip
+_ENDED_BY: Final[Mapping[str, str]] = {  # what else a SIGTERM of the supervisor means
+    "hang": "slurm_plugin ended the program, because it wrote nothing any more",
+    "nodes": "slurm_plugin ended the program, because its nodes were lost or drained",
+}
 _LAUNCH_FAILED: Final = re.compile("launch.?fail", re.IGNORECASE)  # Slurm's reason of a job whose prolog failed
 # Causes that a fault of a node explains if no line settles them. Weak ones are explained by every fault.
 _EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
@@ -51,6 +56,7 @@ class Known(NamedTuple):
     ended: Mapping[int, int] = {}  # the exit code of each rank, negative for a signal
     faults: Mapping[str, str] = {}  # of each node: what our checks found, or NO_ANSWER
     code: int | None = None  # the job's exit code, negative for a signal
+    ended_by: str = ""  # why the supervisor ended the program: hang, nodes, or another word
     by_node: bool = False  # whether a task of srun is a launcher of its node, and its number no rank
     unstarted: str = ""  # what Slurm says of a job without a log
     kernel: Mapping[str, str] = {}  # what the kernel of each node wrote meanwhile
@@ -66,7 +72,7 @@ def weighed(cause: Cause, known: Known, nodes: Mapping[int, str] | None = None) 
         cause = Cause("unknown", "unknown", "unknown", beside=known.unstarted)
         if _LAUNCH_FAILED.search(known.unstarted):
             cause = cause._replace(failure="launcher_config", confidence="likely")
-    cause = _by_codes(cause, known)
+    cause = _by_supervisor(_by_codes(cause, known), known)
     if known.oom or known.state == "OUT_OF_MEMORY":
         explained = cause.failure in _WEAK | _EXPLAINS["host_oom"] | ENDINGS
         cause = _replaced(cause, "host_oom", "Slurm saw the out-of-memory killer", explained=explained, sure=True)
@@ -132,6 +138,16 @@ def _by_codes(cause: Cause, known: Known) -> Cause:
     if {*ends.values(), -signal_of(known.code)} & CRASHES:
         return Cause("segfault", "user", "likely", None, ranks, where, beside=said)
     return Cause("unknown", "unknown", "unknown", None, ranks, where, beside=said)
+
+
+def _by_supervisor(cause: Cause, known: Known) -> Cause:
+    """Return a cause that is no description of the supervisor's own SIGTERM."""
+    if not (said := _ENDED_BY.get(known.ended_by)):
+        return cause
+    consequence = not _is_root(cause) and (cause.confidence == "unknown" or not _says_so(cause))
+    failure = "rank_hang" if known.ended_by == "hang" else "unknown"
+    changed = _replaced(cause, failure, said, explained=consequence or cause.failure in _WEAK | ENDINGS, sure=False)
+    return changed._replace(confidence="unknown") if changed.failure == "unknown" else changed
 
 
 def signal_of(code: int | None) -> int:

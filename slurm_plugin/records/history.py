@@ -24,6 +24,10 @@ _FOLLOWED: Final = {
 _END_STATES: Final = {"finish": "COMPLETED", "fail": "FAILED", "hold": "FAILED", "cancel": "CANCELLED"}
 TOLD_TO_END: Final = "it was told to end"  # how the cause begins of an attempt that Slurm ended, for whatever reason
 OVER_TIME: Final = "ran into its time limit"  # in the cause of an attempt that had to save before its end
+WHY: Final[Mapping[str, str]] = {  # why a program ended -> the words in the cause of its attempt
+    "hang": "hung", "grow": "was ended to run on more nodes", "nodes": "was ended", "slow": "was slow",
+    "time": OVER_TIME, "memory": "ran out of memory",
+}  # fmt: skip
 OTHERS: Final = "it was requeued for another cause: a preemption, its owner or an administrator"
 STATES: Final[Mapping[str, str]] = {  # Slurm's states of a job that has ended
     "COMPLETED": "its program ended with exit code 0",
@@ -166,6 +170,12 @@ def local(time: datetime) -> str:
 def is_over_time(attempt: Mapping[str, Any]) -> bool:
     """Return whether an attempt failed because the job's time was over. Slurm sees such a job as FAILED."""
     return attempt.get("action") in ("fail", "hold") and OVER_TIME in str(attempt.get("cause"))
+
+
+def ended_by(attempt: Mapping[str, Any]) -> str:
+    """Return why the program of an attempt ended, a key of WHY; empty if it ended by itself."""
+    said = str(attempt.get("cause"))
+    return next((why for why, words in WHY.items() if f"program {words}" in said), "")
 
 
 def verdicts(attempt: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -156,18 +156,8 @@ def _code(attempt: Attempt) -> int:
 
 def _what(attempt: Attempt) -> str:
     who = WHO.get(attempt.phase, "the checks")
-    if attempt.cause == "hang":
-        return f"{who} hung"
-    if attempt.cause == "nodes":
-        return f"{who} was ended"
-    if attempt.cause == "slow":
-        return f"{who} was slow"
-    if attempt.cause == "time":
-        return f"{who} {history.OVER_TIME}"
-    if attempt.cause == "grow":
-        return f"{who} was ended to run on more nodes"
-    if attempt.cause == "memory":
-        return f"{who} ran out of memory ({_words(attempt.code)})"
+    if words := history.WHY.get(attempt.cause):
+        return f"{who} {words}" + (f" ({_words(attempt.code)})" if attempt.cause == "memory" else "")
     if attempt.code == NOT_FOUND and attempt.missing:
         return f"{who} failed with {_words(attempt.code)}: {attempt.missing} was not found"
     if attempt.code in _SHELLS_CODES:

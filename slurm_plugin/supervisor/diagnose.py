@@ -76,6 +76,7 @@ class Failure:
             nodes=dict(enumerate(ranks)),
             by_node=self.preparation.launch_level == "node",
             code=self.code,
+            ended_by=self.cause,
             oom=self.cause == "memory",
             faults=faults,
             kernel={name: each.kernel for name, each in health.items() if each.kernel} or self._kernel_here(),

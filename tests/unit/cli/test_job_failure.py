@@ -77,6 +77,35 @@ def test_what_the_checks_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (found["class"], found["whose"], found["nodes"]) == ("node_down", "node", {"n2": "exclude"})
 
 
+SIGNALLED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 26 got signal: 15\n"
+
+
+@pytest.mark.parametrize(
+    ("cause", "verdicts", "wanted"),
+    [
+        ("the program hung", {}, (0, "rank_hang", {})),
+        ("the program was ended, and n2 gone", {"n2": "does not answer"}, (0, "node_down", {"n2": "exclude"})),
+        ("the program was ended; its nodes are fine", {}, (2, "unknown", {})),
+        ("the program failed with signal 15", {}, (0, "cancelled", {})),
+    ],
+)
+@pytest.mark.usefixtures("slurm")
+def test_a_program_that_the_supervisor_ended(
+    cause: str,
+    verdicts: dict[str, str],
+    wanted: tuple[int, str, dict[str, str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its SIGTERM is in the log of torchrun; why it was sent is in the attempt's record."""
+    (tmp_path / "out").write_text(SIGNALLED)
+    own = tmp_path / ".slurm_plugin/7"
+    (own / job_directory.ATTEMPTS).unlink()
+    job_directory.record(own, {**LINE, "n": 0, "code": 143, "verdicts": verdicts, "cause": cause})
+    found = told(capsys, "7", code=wanted[0])
+    assert (found["class"], found["nodes"]) == wanted[1:]
+
+
 @pytest.mark.parametrize(
     ("kernel", "wanted"),
     [

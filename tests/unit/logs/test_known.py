@@ -31,6 +31,7 @@ KILLED = of("unknown", "symptom", rank=2)
 SILENT = of("rank_hang", "symptom", said="symptom_only", rank=1)  # a rank that is not heard, while others complain
 HANGS = of("rank_hang", "symptom")  # a watchdog's own words
 RAISED = of("user_code", rank=2)
+TERMINATED = of("cancelled")  # torchrun's `got signal: 15`
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,22 @@ RAISED = of("user_code", rank=2)
         (KILLED, Known(faults={"n1": GPU, "n2": DEAD}), "node_down", ("n2",)),
         (KILLED, Known(faults={"n2": "clock: 3 s off"}), "unknown", ("n2",)),
         (NOTHING, Known(state="NODE_FAIL", faults={"n2": DEAD}), "node_down", ("n2",)),
+        # What the supervisor says of a node that was lost while the program ran.
+        (KILLED, Known(faults={"n2": "does not answer"}), "node_down", ("n2",)),
+        (KILLED, Known(faults={"n2": "was taken out of the job by Slurm"}), "node_down", ("n2",)),
+        (KILLED, Known(faults={"n2": "does not say that its processes have ended"}), "node_down", ("n2",)),
+        # The supervisor ended the program with SIGTERM: what only describes that is no cause.
+        (TERMINATED, Known(ended_by="nodes", faults={"n2": "does not answer"}, code=143), "node_down", ("n2",)),
+        (TERMINATED, Known(ended_by="nodes", faults={"n2": GPU}, code=143), "gpu_hw", ("n2",)),
+        (TERMINATED, Known(ended_by="nodes", code=143), "unknown", ()),
+        (NOTHING, Known(ended_by="nodes", code=143), "unknown", ()),
+        (TERMINATED, Known(ended_by="hang", code=143), "rank_hang", ()),
+        (NOTHING, Known(ended_by="hang", code=143), "rank_hang", ()),
+        (SILENT, Known(ended_by="hang", code=143), "rank_hang", ("n1",)),
+        (of("cancelled", "symptom"), Known(ended_by="hang"), "rank_hang", ()),
+        (RAISED, Known(ended_by="hang", code=143), "user_code", ("n2",)),
+        (RAISED, Known(ended_by="nodes", code=143), "user_code", ("n2",)),
+        (TERMINATED, Known(ended_by="itself", code=143), "cancelled", ()),
     ],
 )
 def test_the_cause(cause: Cause, known: Known, wanted: str, where: tuple[str, ...]) -> None:

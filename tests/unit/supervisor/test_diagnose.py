@@ -4,13 +4,14 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from slurm_plugin.records import diagnoses
 from slurm_plugin.supervisor.decide import Attempt, Health, Wish, decide
-from slurm_plugin.supervisor.diagnose import diagnose
+from slurm_plugin.supervisor.diagnose import Failure, diagnose
 from tests.fake_slurm import FakeSlurm
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.supervised import JOB, RUNNING, attempted
@@ -143,6 +144,30 @@ def test_of_a_real_run(srun: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert said[2].endswith("KeyError: 'tokens'")
     form = diagnoses.read(srun / f"work/.slurm_plugin/{JOB}")[0]
     assert (form["class"], form["place"]["line"], form["evidence"]["text"]) == ("user_code", 3, "KeyError: 'tokens'")
+
+
+@pytest.mark.parametrize(
+    ("cause", "nodes", "failure", "verdicts"),
+    [
+        ("hang", {}, "rank_hang", {}),
+        ("nodes", {"n2": Health("unreachable", "does not answer")}, "node_down", {"n2": "exclude"}),
+        ("nodes", {"n2": BAD}, "gpu_hw", {"n2": "exclude"}),
+        ("itself", {}, "cancelled", {}),
+    ],
+)
+def test_a_program_that_the_supervisor_ended(
+    cause: Any, nodes: Mapping[str, Health], failure: str, verdicts: Mapping[str, str], tmp_path: Path
+) -> None:
+    """What torchrun writes of the supervisor's SIGTERM is not the cause."""
+    (tmp_path / "log").write_text("torch.distributed.elastic.SignalException: Process 26 got signal: 15\n")
+    hosts = [SimpleNamespace(name="n1"), SimpleNamespace(name="n2")]
+    run = SimpleNamespace(allocation=SimpleNamespace(hosts=hosts), nodes=("n1", "n2"), job_id=7, attempt=0)
+    preparation: Any = SimpleNamespace(
+        run=run, plan=SimpleNamespace(logs=""), slots=[2, 2], launch_level="node", directory=tmp_path, began=0.0
+    )
+    found = Failure(preparation, {str(tmp_path / "log"): 0}, 143, cause, 60.0).diagnosis(nodes)
+    assert found is not None
+    assert (found["class"], found["nodes"]) == (failure, verdicts)
 
 
 def test_a_fault_that_the_checks_found_explains_the_failure() -> None:
