@@ -61,11 +61,11 @@ def cause(
     symptoms = [each for each in events if each.signature.role == "symptom"]
     roots = ranking.roots(events, symptoms, ended)
     if roots and (roots[0].signature.sure or roots[0].signature.failure not in ENDINGS):
-        return _by_root(roots, ended, nodes)
+        return _by_root(roots, events, ended, nodes)
     if found := _by_silence(symptoms, ended, nodes, heard, stopped or {}):
         return found
     if roots:
-        return _by_root(roots, ended, nodes)
+        return _by_root(roots, events, ended, nodes)
     if found := _by_operation(events, symptoms, ended, nodes, heard):
         return found
     if symptoms := [each for each in events if each.signature.role in ("symptom", "pointer")]:
@@ -73,7 +73,9 @@ def cause(
     return Cause("none", "unknown", "sure")
 
 
-def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> Cause:
+def _by_root(
+    roots: Sequence[Event], events: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]
+) -> Cause:
     best = roots[0]
     signature = best.signature
     same = [each for each in roots if each.signature.failure == signature.failure]
@@ -84,7 +86,8 @@ def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[
     known = set(nodes.values())
     on_it = {rank for rank, name in nodes.items() if {name} == where}
     if signature.failure in _OF_ONE_NODE and len(known) > 1 and on_it and on_it <= ranks:
-        whose, verdict = "node", _OF_ONE_NODE[signature.failure]
+        past = {node for node in _past(signature.failure, events, ended, nodes) if node not in where}
+        whose, verdict = ("node", _OF_ONE_NODE[signature.failure]) if past else (whose, "check")
     everywhere = len(nodes) > 1 and (ranks >= set(nodes) or (len(where) > 1 and 2 * len(ranks) >= len(nodes)))
     rank, node = best.rank, _node_of(best, nodes)
     if rank is None and (rank := by_pid(best, ended, nodes)) is not None:
@@ -116,6 +119,22 @@ def _by_root(roots: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[
         verdict,
         tuple(reversed(others.values())),
     )
+
+
+def _past(failure: str, events: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> set[str]:
+    """Return the nodes with a rank that got past such a failure: it wrote something else, or ended by itself.
+
+    Ranks that were ended meanwhile may have been about to fail in the same way.
+    """
+    wrote = {
+        each.rank
+        for each in events
+        if each.signature.role in ("root", "symptom")
+        and not each.signature.summary
+        and each.signature.failure not in {failure, *ENDINGS}
+    }
+    by_itself = {rank for rank, each in ended.items() if each.code not in (-signal.SIGTERM, -signal.SIGKILL)}
+    return {nodes[rank] for rank in wrote | by_itself if rank is not None and rank in nodes}
 
 
 def by_pid(event: Event, ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> int | None:

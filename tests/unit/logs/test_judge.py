@@ -62,11 +62,21 @@ def test_what_all_ranks_say() -> None:
 
 
 def test_what_one_node_says() -> None:
-    """A module that is missing on one node of two is that node's fault."""
-    found = judge.cause([event(IMPORT, rank, rank) for rank in (2, 3)], FOUR, WHERE)
+    """A module that is missing on one node of two is that node's fault, if a rank of the other one got past it."""
+    missing = [event(IMPORT, rank, rank) for rank in (2, 3)]
+    found = judge.cause([*missing, event(CLOSED, 9, 0)], FOUR, WHERE)
     assert (found.whose, found.nodes, found.verdict) == ("node", ("n2",), "exclude")
+    assert judge.cause(missing, {**FOUR, 1: Ended(1, "n1")}, WHERE).verdict == "exclude"
     everywhere = judge.cause([event(IMPORT, rank + 1, rank) for rank in range(4)], FOUR, WHERE)
     assert (everywhere.whose, everywhere.nodes) == ("user", ())
+
+
+@pytest.mark.parametrize("code", [-15, -9])
+def test_a_node_whose_ranks_were_ended_first(code: int) -> None:
+    """They may have been about to say the same: the other node is only to be checked."""
+    ended = {**FOUR, 0: Ended(code, "n1"), 1: Ended(code, "n1")}
+    found = judge.cause([event(IMPORT, rank, rank) for rank in (2, 3)] + [event(SUMMARY, 9, 0)], ended, WHERE)
+    assert (found.whose, found.nodes, found.verdict) == ("user", ("n2",), "check")
 
 
 @pytest.mark.parametrize(
