@@ -4,7 +4,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -88,14 +88,19 @@ def of_files(
                 said |= dict.fromkeys(new, file.source)
                 stopped[file.source.node] += endings.stopped(text)
     sources = [each.source for each in files.values()]
+    hosts = {*known.nodes.values(), *known.faults}
+    ends = {rank: each._replace(node=_node(each.node, hosts)) for rank, each in ends.items()}
     ends = {rank: endings.Ended(code) for rank, code in known.ended.items()} | ends
-    nodes = {**known.nodes, **{rank: each.node for rank, each in ends.items() if each.node}}
+    by_launcher = {rank: each.node for rank, each in ends.items() if each.node and (not hosts or each.node in hosts)}
+    nodes = {**known.nodes, **by_launcher}
     nodes |= {each.rank: each.node for each in sources if each.rank is not None and each.node}
     heard = {each.rank for each in sources if each.rank is not None}
     raised = 0 < (known.code or 0) < ENDED_BY_SIGNAL  # an exception ends a program with such a code
     progress = [each for each in signatures if each.role == "progress"]
     events = [
-        each for each in scanner.events if not _survived(each, scanner.events, files, ends, progress, raised=raised)
+        each._replace(node=_node(each.node, hosts), peer_node=_node(each.peer_node, hosts))
+        for each in scanner.events
+        if not _survived(each, scanner.events, files, ends, progress, raised=raised)
     ]
     ahead: Mapping[str, float] = {}
     if not scanner.cut:  # there is time
@@ -117,6 +122,12 @@ def of_files(
         return _shown(found, files, limit, progress)
     except OSError:  # a file is gone meanwhile
         return found
+
+
+def _node(host: str, nodes: Collection[str]) -> str:
+    """Return Slurm's name of a host that a log calls `n2.example.org`, or the host if Slurm has no such node."""
+    short = host.partition(".")[0]
+    return short if short in nodes and host not in nodes else host
 
 
 def _survived(

@@ -165,6 +165,28 @@ def test_what_is_known_beside_the_log(logs: Path) -> None:
     assert "  Slurm saw the out-of-memory killer" in view.lines(found, on=False)
 
 
+@pytest.mark.parametrize(
+    ("host", "by_slurm", "wanted"),
+    [
+        ("n2", "n2", "n2"),
+        ("n2.cluster.example.org", "n2", "n2"),
+        ("n2.cluster.example.org", "n2.cluster.example.org", "n2.cluster.example.org"),
+        ("10.0.0.2", "n2", "n2"),  # rank 2 is there
+        ("n2.cluster.example.org", "", "n2.cluster.example.org"),
+    ],
+)
+def test_a_host_has_slurms_name_of_its_node(host: str, by_slurm: str, wanted: str, tmp_path: Path) -> None:
+    """In the summary of torchrun and in lines that name a host: else the supervisor knows no such node."""
+    nodes = {0: "n1", 2: by_slurm} if by_slurm else {}
+    ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    (tmp_path / "log").write_text(ecc + SUMMARY.format(code=1).replace(": n2", f": {host}"))
+    found = of_files([tmp_path / "log"], library.load(), known=Known(nodes=nodes))
+    assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("gpu_hw", (2,), (wanted,))
+    (tmp_path / "log").write_text(f"srun: error: Node failure on {wanted if host[0] == '1' else host}\n")
+    found = of_files([tmp_path / "log"], library.load(), known=Known(nodes=nodes))
+    assert (found.cause.failure, found.cause.nodes) == ("node_down", (wanted,))
+
+
 def test_a_verdict_on_a_node(tmp_path: Path) -> None:
     """In one line."""
     log = tmp_path / "log"
