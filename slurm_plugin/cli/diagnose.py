@@ -43,12 +43,10 @@ def _diagnose(options: Namespace) -> int:
         return _test(options)
     if options.list:
         return _list(options)
-    found, count = _of_job(options) if _is_job(options.log) else _of_files(options.log)
+    found = _of_job(options) if _is_job(options.log) else _of_files(options.log)
     _print(options, form(found), view.lines(found, on=coloured()))
-    if found.unread and len(found.unread) == count:
-        return 2
     if found.cause.failure == "none":
-        return 1
+        return 2 if found.unread and not found.cause.beside else 1
     return 2 if found.cause.failure in NO_CAUSE else 0
 
 
@@ -57,18 +55,21 @@ def _is_job(words: Sequence[str]) -> bool:
     return len(words) == 1 and job_lookup.is_job(words[0]) and not Path(words[0]).exists()
 
 
-def _of_job(options: Namespace) -> tuple[Diagnosis, int]:
-    """Diagnose the logs of a job. Return also the number of its files."""
-    failure = job_failure.of_job(options.log[0], options.directory, options.attempt)
-    return diagnosis.of_files(failure.files, library.load(), known=failure.known), len(failure.files)
+def _of_job(options: Namespace) -> Diagnosis:
+    """Diagnose the logs of a job. Raise UsageError if there are none: then it cannot be told whether it failed."""
+    try:
+        failure = job_failure.of_job(options.log[0], options.directory, options.attempt)
+    except (selection.NoLogError, job_lookup.UnknownJobError) as error:
+        raise UsageError(str(error)) from error
+    return diagnosis.of_files(failure.files, library.load(), known=failure.known)
 
 
-def _of_files(words: Sequence[str]) -> tuple[Diagnosis, int]:
-    """Diagnose files. Return also their number."""
+def _of_files(words: Sequence[str]) -> Diagnosis:
+    """Diagnose files."""
     with tempfile.TemporaryDirectory(prefix="slurm_plugin-") as scratch:
         names = dict(copied(path, Path(scratch)) for name in words for path in _files(name))
         size = sum(path.stat().st_size for path in names)
-        return diagnosis.of_files(list(names), library.load(), names=names, told=_progress(size)), len(names)
+        return diagnosis.of_files(list(names), library.load(), names=names, told=_progress(size))
 
 
 def _files(name: str) -> Sequence[Path]:
@@ -139,7 +140,8 @@ def _print(options: Namespace, record: object, lines: "Sequence[str] | map[str]"
 DIAGNOSE = Command(
     "diagnose",
     "Say why a job or program failed, from its logs: the likely cause, who began it, its evidence, and what to do.\n\n"
-    "Exit 0: a cause was found; 1: nothing failed; 2: the logs do not tell. With --test, 1: the file has errors.",
+    "Exit 0: a cause was found; 1: nothing failed; 2: the logs do not tell, or cannot be read. "
+    "With --test, 1: the file has errors.",
     (
         Parameter("log", "A job, FILE..., DIRECTORY or - for stdin", "JOB|LOG", nargs="*"),
         Parameter("--attempt", "Of a job: this attempt.  [default: the last]", "N", None, selection.number),

@@ -43,17 +43,21 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
     attempt = last if number is None else number
     line = recorded.get(attempt, {})
     files: list[LogFile | Path] = []
+    missing: list[LogFile | Path] = []
     for source in found.files():
         if source.attempt not in (None, attempt):
             continue
         name = Source(str(source.path), source.rank, source.node)
-        with suppress(OSError):
+        try:
             whole = reader.part(source.path)
             alone = source.attempt is not None or source.kind != selection.JOB or not recorded
             parts = [whole] if alone else reader.of_attempt(whole, found.job_id, attempt)
             files += [LogFile(source.path, name, part.range.start, part.range.end) for part in parts]
+        except OSError as error:  # the diagnosis names what cannot be read
+            (missing if isinstance(error, FileNotFoundError) else files).append(LogFile(source.path, name))
     files += [log_file(error.path) for error in log_files.error_files(found.directory, attempt)]
     files += log_files.dumps(found.directory, attempt)
+    files = files or (missing if line else [])  # its exit code and its nodes are recorded
     if not files:
         if job and not recorded and (job.state in ENDED or job.restarts):
             return Failure([], _unstarted(door, job))

@@ -234,5 +234,26 @@ def test_a_job_that_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
     fake = FakeSlurm([job(reason="Resources", restarts=0)])
     fake.outputs[7] = str(tmp_path / "out")
     monkeypatch.setattr(job_lookup, "connect", lambda **_: fake)
-    assert main(["diagnose", "7"]) == 1
+    assert main(["diagnose", "7"]) == 2
     assert "the job is PENDING (Resources)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("log", ["removed", "a directory"])
+@pytest.mark.usefixtures("slurm")
+def test_a_log_that_cannot_be_read(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The attempt's record has its exit code and what the checks found; the log is named."""
+    (tmp_path / "out").unlink()
+    if log == "a directory":
+        (tmp_path / "out").mkdir()
+    found = told(capsys, "7", code=2)
+    assert (found["class"], found["beside"]) == ("unknown", "the job failed with exit code 1")
+    assert [each.partition(": ")[0] for each in found["unread"]] == [str(tmp_path / "out")]
+    job_directory.record(tmp_path / ".slurm_plugin/7", {**LINE, "n": 2, "verdicts": {"n2": "did not answer"}})
+    assert told(capsys, "7")["class"] == "node_down"
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_job_that_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether it failed cannot be told; the message says what to try."""
+    assert main(["diagnose", "99999"]) == 2
+    assert "slurm-plugin" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -256,6 +257,8 @@ def test_the_command(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said["place"] == {"file": "/home/ada/model.py", "line": 4, "name": "step"}
     assert main(["diagnose", str(logs / "run/attempt_0/2/stdout.log")]) == 1
     assert capsys.readouterr().out == "found no failure in these logs\n"
+    socket.socket(socket.AF_UNIX).bind(str(logs / "s.log"))  # it cannot be read, as if its owner had forbidden it
+    assert main(["diagnose", str(logs / "run/attempt_0/2/stdout.log"), str(logs / "s.log")]) == 2
     (logs / "agent.log").write_text("bash: line 1:  77 Killed   python train.py\n")
     assert main(["diagnose", str(logs / "agent.log")]) == 2
     for wrong in (logs / "gone", logs / "empty"):
