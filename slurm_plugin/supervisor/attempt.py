@@ -196,7 +196,7 @@ class Attempts:
             if code and phase != "stage_in" and cause not in ("time", "grow", "slow"):
                 limit_s = self.site.get("logs", {}).get("diagnosis_s", DIAGNOSIS_S)
                 failure = Failure(self.preparation, self.log_sizes, code, cause, limit_s)
-                look = None if plan.retries or not self.preparation.asks else self._look
+                look = None if plan.retries else self._look
                 self.diagnosis, nodes = diagnose(failure, nodes, checked=plan.retries > 0, look=look)
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")
         if (made := progress.has_new_checkpoint(before, self.newest)) is None:

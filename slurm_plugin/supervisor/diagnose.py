@@ -120,7 +120,7 @@ def diagnose(
     if named and look:
         say(f"looking at {nodelist.fold(named)}, which the log names")
         nodes, checked = {**nodes, **look()}, True
-        if any(each.kernel for each in nodes.values()) and (again := failure.diagnosis(nodes)):
+        if any(each.kernel or each.condition in BAD for each in nodes.values()) and (again := failure.diagnosis(nodes)):
             form, verdicts = again, again["nodes"]
             named = [name for name, verdict in verdicts.items() if name in nodes and verdict != "clear"]
     explained = any(health.condition in BAD for health in nodes.values())  # then the log keeps off no further node

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.records import diagnoses
-from slurm_plugin.supervisor.decide import Attempt, Health, Wish, decide
+from slurm_plugin.supervisor.decide import Action, Attempt, Health, Wish, decide
 from slurm_plugin.supervisor.diagnose import Failure, diagnose
 from tests.fake_slurm import FakeSlurm
 from tests.unit.supervisor.plans import plan
@@ -96,6 +96,18 @@ def test_the_kernels_of_suspects_are_read() -> None:
     assert (nodes["n1"].condition, asked[1:]) == ("job_problem", [checked])
 
 
+def test_a_fault_that_the_checks_find_may_be_the_cause() -> None:
+    """The logs are diagnosed again with it."""
+
+    class Again(Reading):
+        def diagnosis(self, nodes: Mapping[str, Health]) -> dict[str, Any]:
+            return {**LOST_GPU, "nodes": {"n2": "exclude"}} if nodes["n2"] == BAD else self.form
+
+    look = {"n1": OK, "n2": BAD}
+    found, _ = diagnose(Again(HANG), {"n1": OK, "n2": OK}, checked=False, look=lambda: look)  # type: ignore[arg-type]
+    assert ((found or {})["class"], (found or {})["nodes"]) == ("gpu_hw", {"n2": "exclude"})
+
+
 def test_a_cause_that_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     """The log says so, with the last line of the program."""
     last = {"evidence": None, "last": {"file": "job.out", "lines": ["step 3"]}, "beside": "exit code 137"}
@@ -117,9 +129,8 @@ def test_nothing_is_known_of_nodes_that_nobody_looked_at() -> None:
     assert (found["nodes"], nodes) == ({"n2": "check"}, {"n1": OK, "n2": OK})
 
 
-def test_of_a_real_run(srun: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The log of the attempt itself is read, not what stood there before; the words follow, and diagnosis.json."""
-    (srun / "work/fails.py").write_text(FAILS)
+def run_of(srun: Path, capfd: pytest.CaptureFixture[str], *command: str) -> tuple[Action, str]:
+    """Run the supervisor with its output in job.out. Return its last action and the file's text."""
     log, own = srun / "job.out", os.dup(1)
     log.write_text("RuntimeError: CUDA error: an illegal memory access was encountered\n")
     with log.open("a") as file, capfd.disabled():
@@ -127,15 +138,27 @@ def test_of_a_real_run(srun: Path, capfd: pytest.CaptureFixture[str]) -> None:
         error = os.dup(2)
         os.dup2(file.fileno(), 2)
         try:
-            found = attempted(srun, FakeSlurm(RUNNING), plan((sys.executable, "fails.py")))
+            found = attempted(srun, FakeSlurm(RUNNING), plan(command))
             sys.stdout.flush()
         finally:
             os.dup2(own, 1)
             os.dup2(error, 2)
+    return found, log.read_text()
+
+
+def test_a_suspect_is_looked_at_in_every_mode(srun: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where the launch needs no guards."""
+    found, text = run_of(srun, capfd, "sh", "-c", "echo 'srun: error: Node failure on n1'; exit 3")
+    assert (found.kind, found.code) == ("fail", 3)
+    assert "[slurm_plugin] looking at n1, which the log names\n" in text
+
+
+def test_of_a_real_run(srun: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The log of the attempt itself is read, not what stood there before; the words follow, and diagnosis.json."""
+    (srun / "work/fails.py").write_text(FAILS)
+    found, text = run_of(srun, capfd, sys.executable, "fails.py")
     assert (found.kind, found.code) == ("fail", 1)
-    said = [
-        line for line in log.read_text().splitlines() if "likely cause" in line or line.startswith("[slurm_plugin]   ")
-    ]
+    said = [line for line in text.splitlines() if "likely cause" in line or line.startswith("[slurm_plugin]   ")]
     assert said[0] == (
         "[slurm_plugin] likely cause: the program raised an exception"
         " (user_code, likely; the program's or its request's)"
