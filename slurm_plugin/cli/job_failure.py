@@ -12,7 +12,7 @@ from slurm_plugin.logs import known, reader, selection
 from slurm_plugin.logs.known import Known
 from slurm_plugin.logs.scan import Source
 from slurm_plugin.logs.source import LogFile, log_file
-from slurm_plugin.records import diagnoses, history, log_files
+from slurm_plugin.records import diagnoses, grant, history, log_files
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError
 
 AFTER: Final = timedelta(minutes=1)  # from a failed prolog until Slurm has drained the node and requeued the job
@@ -35,13 +35,14 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
     job = None
     with suppress(SlurmError, JobNotFoundError):
         job = door.job(found.job_id)
-    recorded: dict[int, Mapping[str, Any]] = {
-        each["n"]: each for each in found.attempts if isinstance(each.get("n"), int) and each.get("phase")
+    numbered: dict[int, Mapping[str, Any]] = {
+        each["n"]: each for each in found.attempts if isinstance(each.get("n"), int)
     }
+    recorded = {number: each for number, each in numbered.items() if each.get("phase")}  # by its own supervisor
     hosts = found.hosts()
     last = max({*recorded, *hosts}, default=0)  # with the one that runs
     attempt = last if number is None else number
-    line = recorded.get(attempt, {})
+    line = numbered.get(attempt, {})
     files: list[LogFile | Path] = []
     missing: list[LogFile | Path] = []
     for source in found.files():
@@ -70,8 +71,9 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
     return Failure(
         files,
         Known(
-            state=job.state if job and ended else "",
+            state=_state(line, job.state if job and ended else ""),
             nodes=hosts.get(attempt, selection.UNKNOWN).by_rank(),
+            oom=history.ended_by(line) == "memory",
             ended_by=history.ended_by(line),
             by_node=line.get("launch") == "node",
             faults=dict(history.verdicts(line)),
@@ -79,6 +81,15 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
             code=code if isinstance(code, int) else None,
         ),
     )
+
+
+def _state(line: Mapping[str, Any], state: str) -> str:
+    """Return Slurm's state of an attempt: the job's, or what the attempt's record says of its end."""
+    if state not in ("", "FAILED"):  # Slurm sees a program that saved at its time limit as FAILED
+        return state
+    if history.ended_by(line) == "time":
+        return "TIMEOUT"
+    return "NODE_FAIL" if grant.DOWN in str(line.get("cause")) else state
 
 
 def _unstarted(door: Slurm, job: Job) -> Known:

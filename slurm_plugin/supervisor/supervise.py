@@ -197,7 +197,7 @@ class Supervisor:
         down = tuple(name for name, node in nodes.items() if "DOWN" in node.states)
         if not down or job.restarts <= self.run.restart or not grant.is_alone(job):
             return action
-        return Action("requeue", action.code, f"{nodelist.fold(down)} went down", leave_out=down)
+        return Action("requeue", action.code, f"{nodelist.fold(down)} {grant.DOWN}", leave_out=down)
 
     def _record_node_count(self) -> None:
         """Write the number of this run's nodes to the job's comment. From it the worker detects a lost node."""

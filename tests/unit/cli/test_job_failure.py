@@ -77,6 +77,30 @@ def test_what_the_checks_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (found["class"], found["whose"], found["nodes"]) == ("node_down", "node", {"n2": "exclude"})
 
 
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ({"phase": None, "code": None, "cause": "n2 went down", "action": "requeue"}, (0, "node_down")),
+        ({"code": 143, "cause": "the program ran into its time limit", "action": "requeue"}, (0, "time_limit")),
+        ({"code": 137, "cause": "the program ran out of memory (signal 9)", "action": "again"}, (0, "host_oom")),
+        ({"code": 143, "cause": "the program failed with signal 15"}, (2, "unknown")),
+    ],
+)
+@pytest.mark.usefixtures("slurm")
+def test_the_recorded_end_of_an_earlier_attempt(
+    line: dict[str, Any], wanted: tuple[int, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Slurm's state is that of the last one; the record says how this one ended."""
+    (tmp_path / "out").write_text(
+        LOG.replace("RuntimeError: CUDA error: uncorrectable ECC error encountered", "step 1")
+    )
+    own = tmp_path / ".slurm_plugin/7"
+    (own / job_directory.ATTEMPTS).unlink()
+    job_directory.record(own, {**LINE, "n": 0, **line})
+    job_directory.record(own, {**LINE, "n": 1})
+    assert told(capsys, "7", "--attempt", "0", code=wanted[0])["class"] == wanted[1]
+
+
 SIGNALLED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 26 got signal: 15\n"
 
 
