@@ -1,8 +1,8 @@
 """The failure of a job for `slurm-plugin diagnose JOB`: the logs of one attempt, and what is known beside them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,7 @@ from slurm_plugin.logs.scan import Source
 from slurm_plugin.logs.source import LogFile, log_file
 from slurm_plugin.records import diagnoses, grant, history, log_files
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Slurm, SlurmError
+from slurm_plugin.views import why_node
 
 AFTER: Final = timedelta(minutes=1)  # from a failed prolog until Slurm has drained the node and requeued the job
 
@@ -68,6 +69,10 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
     code, kernel = line.get("code"), diagnoses.read(found.directory).get(attempt, {}).get("kernel")
     if not isinstance(code, int) and job and ended:  # the job is not slurm_plugin's, or its supervisor was lost
         code = -job.exit_signal if job.exit_signal else job.exit_code
+    drains: dict[str, str] = {}
+    if job and ended and (start := job.start_time) and (end := job.end_time):
+        drains = _drains(door, job, lambda at: start <= at <= end + AFTER)
+        drains = {name: why_node.bare_reason(reason) for name, reason in drains.items()}
     return Failure(
         files,
         Known(
@@ -76,7 +81,7 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
             oom=history.ended_by(line) == "memory",
             ended_by=history.ended_by(line),
             by_node=line.get("launch") == "node",
-            faults=dict(history.verdicts(line)),
+            faults=drains | dict(history.verdicts(line)),
             kernel={str(name): str(text) for name, text in kernel.items()} if isinstance(kernel, dict) else {},
             code=code if isinstance(code, int) else None,
         ),
@@ -96,13 +101,21 @@ def _unstarted(door: Slurm, job: Job) -> Known:
     """Return what Slurm says of a job without a log: most often a prolog failed, and its script never ran."""
     again = f", requeued {job.restarts} times" if job.restarts else ""
     said = f"{job.state} ({job.reason}){again}, exit code {job.exit_code}; no log was written"
-    faults = {}
-    with suppress(SlurmError, HostfileError):
-        for name, node in door.nodes(nodelist.expand(job.nodes) if job.nodes else ()).items():
-            at = node.reason_time
-            near = any(at and end and abs(end - at) < AFTER for end in (job.submit_time, job.end_time))
-            if near and known.PROLOG in node.reason.lower():
-                faults[name] = f"{known.PROLOG}: Slurm drained it: {node.reason}; the job: {said}"
+    ends = [end for end in (job.submit_time, job.end_time) if end]
+    drains = _drains(door, job, lambda at: any(abs(end - at) < AFTER for end in ends))
+    faults = {
+        name: f"{known.PROLOG}: Slurm drained it: {reason}; the job: {said}"
+        for name, reason in drains.items()
+        if known.PROLOG in reason.lower()
+    }
     code = 0 if job.state == "COMPLETED" else None
     state = job.state if job.state in ENDED else ""
     return Known(state=state, faults=faults, code=code, unstarted=f"Slurm says: {said}")
+
+
+def _drains(door: Slurm, job: Job, then: Callable[[datetime], bool]) -> dict[str, str]:
+    """Return the reasons of those nodes of a job that were taken out of service then."""
+    with suppress(SlurmError, HostfileError):
+        nodes = door.nodes(nodelist.expand(job.nodes) if job.nodes else ())
+        return {name: node.reason for name, node in nodes.items() if node.reason_time and then(node.reason_time)}
+    return {}

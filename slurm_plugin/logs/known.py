@@ -25,7 +25,8 @@ _STATES: Final[Mapping[str, str]] = {
 # The beginning of what is said of a node -> the class of its fault; the first fault of this order is the cause.
 _CHECKS: Final[Mapping[str, str]] = {
     NO_ANSWER: "node_down", "does not answer": "node_down", "does not say that its processes": "node_down",
-    "was taken out of the job": "node_down", "gpu-processes": "gpu_oom", "gpu": "gpu_hw", "npu": "gpu_hw",
+    "was taken out of the job": "node_down", "Not responding": "node_down",  # Slurm's own words
+    "gpu-processes": "gpu_oom", "gpu": "gpu_hw", "npu": "gpu_hw",
     "mlu": "gpu_hw", "amd": "gpu_hw", "infiniband": "net_fabric", "nic": "net_fabric", "mounts": "fs_error",
     "disk-size.shm": "shm", "inodes.shm": "shm", "disk-size": "disk_full", "inodes": "disk_full", "dns": "net_name",
     "ulimit": "limits", PROLOG: "launcher_config",

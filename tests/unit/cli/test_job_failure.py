@@ -101,6 +101,34 @@ def test_the_recorded_end_of_an_earlier_attempt(
     assert told(capsys, "7", "--attempt", "0", code=wanted[0])["class"] == wanted[1]
 
 
+@pytest.mark.parametrize(
+    ("reason", "at", "wanted"),
+    [
+        ("slurm_plugin: gpu-check: failed: 3 of 4 GPUs", AT, ("gpu_hw", {"n2": "exclude"})),
+        ("Not responding", AT, ("node_down", {"n2": "exclude"})),
+        ("a fan", AT, ("rank_hang", {})),
+        ("Not responding", AT - HOUR, ("rank_hang", {})),  # before the job
+        ("Not responding", AT + 3 * HOUR, ("rank_hang", {})),  # after it
+    ],
+)
+def test_a_node_that_was_drained_meanwhile(
+    reason: str,
+    at: datetime,
+    wanted: tuple[str, dict[str, str]],
+    slurm: FakeSlurm,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By Slurm, or by a check: it explains what the log only shows the consequences of."""
+    (tmp_path / "out").write_text("[rank0]: Watchdog caught collective operation timeout\n")
+    (tmp_path / ".slurm_plugin/7" / job_directory.ATTEMPTS).unlink()
+    times = {"start_time": AT - HOUR / 2, "end_time": AT + HOUR}
+    slurm.known_jobs[7] = job(nodes="n[1-2]", state="FAILED", restarts=0, exit_code=1, **times)
+    slurm.known_nodes = {"n2": node("n2", "IDLE", "DRAIN", reason=reason, reason_time=at)}
+    found = told(capsys, "7")
+    assert (found["class"], found["nodes"]) == wanted
+
+
 SIGNALLED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 26 got signal: 15\n"
 
 
