@@ -82,12 +82,13 @@ def show(known: Known, options: Namespace, wanted: Wanted) -> int:
     streams = selection.streams(chosen, known.job_id, options.attempt)
     wanted = wanted._replace(ranks=chosen.ranks, timed=len(streams) > 1 or wanted.cutoff is not None)
     streams = [reader.newer(each, wanted) for each in streams]
-    paged = wanted.pattern is not None and sys.stdout.isatty()
-    shown = wanted._replace(pattern=None) if paged else wanted
     count = options.tail
     total = sum(each.range.end - each.range.start for stream in streams for each in stream.parts)
+    small = count is not None or total <= LARGE_FOR_A_PAGER
+    paged = wanted.pattern is not None and sys.stdout.isatty() and small
+    shown = wanted._replace(pattern=None) if paged else wanted
     if count is None:
-        whole = total <= (LARGE_FOR_A_PAGER if paged else LARGE) or shown.pattern is not None
+        whole = total <= LARGE or wanted.pattern is not None
         count = ALL if whole else LAST
         if not whole:
             log_lookup.note(f"the last {LAST} lines of {log.size(total)}; to see all: --tail all")
@@ -157,7 +158,8 @@ LINES: Final = (
 LOGS = Command(
     "logs",
     "Show the logs of a job: the last part of large ones, searched with --grep, by time with --merge.\n\n"
-    "On a terminal --grep opens a pager at the first match; elsewhere it prints the lines that match.\n\n"
+    "On a terminal --grep opens a pager at the first match; elsewhere, and of large logs, it prints the lines "
+    "that match.\n\n"
     "Exit 0: they are shown; 1: there is no such log, or no line matches; 2: wrong usage, or Slurm did not answer; "
     "130: Ctrl-C.",
     (

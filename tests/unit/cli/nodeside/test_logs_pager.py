@@ -13,8 +13,9 @@ from slurm_plugin.records import job_directory, log_files
 from slurm_plugin.views import log
 
 CODE = (
-    "import sys; from slurm_plugin.cli.nodeside import job_lookup; from slurm_plugin.__main__ import main\n"
+    "import sys; from slurm_plugin.cli.nodeside import job_lookup, logs; from slurm_plugin.__main__ import main\n"
     "from tests.fakes import FakeSlurm, job\n"
+    "logs.LARGE, logs.LARGE_FOR_A_PAGER = map(int, sys.argv.pop(1).split())\n"
     "fake = FakeSlurm([job(state='COMPLETED')]); fake.directories[7] = sys.argv[1]\n"
     "job_lookup.connect = lambda **_: fake\n"
     "sys.exit(main(['logs', '7', *sys.argv[2:]]))\n"
@@ -49,7 +50,7 @@ def test_colours() -> None:
     ]  # fmt: skip
 
 
-def on_a_terminal(tmp_path: Path, *words: str, pager: str) -> tuple[str, int]:
+def on_a_terminal(tmp_path: Path, *words: str, pager: str, large: str = "1000 1000") -> tuple[str, int]:
     """What a terminal shows, and the exit code."""
     own = job_directory.directory(tmp_path, 7)
     log_files.write_output(own, log_files.Output("train", str(tmp_path / "out")))
@@ -57,7 +58,7 @@ def on_a_terminal(tmp_path: Path, *words: str, pager: str) -> tuple[str, int]:
     master, slave = pty.openpty()
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4]), "PAGER": pager, "TERM": "xterm"}
     environ.pop("NO_COLOR", None)
-    argv = [sys.executable, "-c", CODE, str(tmp_path), *words]
+    argv = [sys.executable, "-c", CODE, large, str(tmp_path), *words]
     with subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=environ) as process:
         os.close(slave)
         shown = b""
@@ -80,6 +81,13 @@ def test_a_search_on_a_terminal(tmp_path: Path) -> None:
     assert on_a_terminal(tmp_path, "--grep", "Key", pager=str(pager)) == (shown, 0)
     assert on_a_terminal(tmp_path, "--grep", "nothing", pager=str(pager))[1] == 1
     assert on_a_terminal(tmp_path, pager=str(pager)) == ("\x1b[2m[slurm_plugin] x\x1b[0m\nKeyError\nend\n", 0)
+
+
+def test_a_search_in_a_log_that_is_too_large_for_a_pager(tmp_path: Path) -> None:
+    """All of it is searched, and the lines that match are printed."""
+    shown = "\x1b[1;31mKey\x1b[0mError\n"
+    assert on_a_terminal(tmp_path, "--grep", "Key", pager="/nonexistent/pager", large="1 2") == (shown, 0)
+    assert on_a_terminal(tmp_path, "--grep", "nothing", pager="/nonexistent/pager", large="1 2")[1] == 1
 
 
 def test_pagers_that_do_not_work(tmp_path: Path) -> None:
