@@ -19,6 +19,8 @@ from slurm_plugin.logs.signature import COMMON, Signature
 BLOCK: Final = 1 << 20
 REMEMBERED: Final = 100_000  # forms of lines, and words
 LONG_WORD: Final = 100  # characters: longer words are not remembered
+LONG_FORM: Final = 400  # bytes: longer forms are not remembered
+MOST: Final = 20_000  # events; twice as many with roots, which may come after all else
 EACH: Final = 8  # events kept of one signature and rank in one source
 WORTH: Final = 8 << 20  # bytes after which Hyperscan's 0.1 s to begin are worth it
 GRAM: Final = 3  # characters; the shortest word of a literal has as many (signature.LEAST_LITERAL)
@@ -75,7 +77,7 @@ class Scanner:
         self._naming = {each.id for each in signatures if "(?P<rank>" in each.pattern.text}  # may name another rank
         self._ends: Callable[[bytes], Sequence[int]] | None = None
         self._seen = 0  # bytes
-        self._counts: dict[tuple[str, str, int | None], int] = defaultdict(int)
+        self._counts: dict[tuple[str, str, int | None], int] = {}
 
     def read(self, file: Readable, source: Source, offset: int = 0) -> None:
         """Read a file from where it is, at this offset, to its end."""
@@ -157,8 +159,9 @@ class Scanner:
             if (named := _rank(groups.get("rank"))) is not None:
                 rank = named
             key = (source.name, signature.id, rank)
-            self._counts[key] += 1
-            if self._counts[key] <= EACH:
+            count = self._counts.get(key, 0) + 1
+            if count <= EACH and len(self.events) < (2 * MOST if signature.role == "root" else MOST):
+                self._counts[key] = count
                 speaks = source.rank is None or rank == source.rank  # else the line is about another rank
                 writer = lines.KERNEL.match(line.text) or lines.NCCL.match(line.text)
                 node = groups.get("node") or (writer[1] if writer else source.node if speaks else "")
@@ -206,7 +209,7 @@ class _Forms(dict[bytes, Sequence[Signature]]):
         found: Sequence[Signature] = ()
         if not numbers <= self._noise:
             found = [self._signatures[number] for number in sorted(numbers)]
-        if len(form) <= 2 * lines.LONGEST:
+        if len(form) <= LONG_FORM:
             if len(self) >= REMEMBERED:
                 self.clear()
             self[key] = found

@@ -151,6 +151,16 @@ def test_hyperscan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found[0]) > len(known)
 
 
+def test_memory_of_unlike_lines_and_of_many_ranks() -> None:
+    """Long forms are not remembered, and there is a limit of events: any program can claim any number of ranks."""
+    scanner = Scanner((BOOM,))
+    ranks = range(2 * scan.MOST + 9)
+    scanner.read(io.BytesIO(b"".join(b"[rank%d]: boom\n" % rank for rank in ranks)), LOG)
+    assert (len(scanner.events), len(scanner._counts)) == (2 * scan.MOST, 2 * scan.MOST)
+    scanner.read(io.BytesIO(b"boom " + b"word " * 99 + b"\n" + b"a b\n"), LOG)
+    assert max(map(len, scanner._forms)) <= scan.LONG_FORM
+
+
 @pytest.mark.full  # over 5 s
 def test_memory(tmp_path: Path) -> None:
     """It is bounded: a large log of lines, of which no two are alike, and lines of many megabytes."""
