@@ -18,7 +18,7 @@ from slurm_plugin.logs import diagnosis, library, selection
 from slurm_plugin.logs.diagnosis import Diagnosis
 from slurm_plugin.logs.form import form
 from slurm_plugin.logs.signature import CLASSES, Signature
-from slurm_plugin.logs.source import copied
+from slurm_plugin.logs.source import LogFile, copied
 from slurm_plugin.records.diagnoses import NO_CAUSE
 from slurm_plugin.views import diagnosis as view
 
@@ -61,7 +61,8 @@ def _of_job(options: Namespace) -> Diagnosis:
         failure = job_failure.of_job(options.log[0], options.directory, options.attempt)
     except (selection.NoLogError, job_lookup.UnknownJobError) as error:
         raise UsageError(str(error)) from error
-    return diagnosis.of_files(failure.files, library.load(), known=failure.known)
+    size = sum(min(each.end, each.size()) - each.start for each in failure.files if isinstance(each, LogFile))
+    return diagnosis.of_files(failure.files, library.load(), known=failure.known, told=_progress(size))
 
 
 def _of_files(words: Sequence[str]) -> Diagnosis:

@@ -47,6 +47,12 @@ class LogFile(NamedTuple):
         yield self.start, limit // 4
         yield end - limit * 3 // 4, limit * 3 // 4
 
+    def size(self) -> int:
+        """Return the size of the whole file; 0 if it cannot be read."""
+        with suppress(OSError):
+            return self.path.stat().st_size
+        return 0
+
     def opened(self) -> BinaryIO:
         """Open it; an error file of a rank as the traceback in it. Raises OSError, also if it is no regular file."""
         file = os.fdopen(tail.regular(self.path), "rb")

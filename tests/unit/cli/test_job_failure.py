@@ -1,6 +1,7 @@
 """`slurm-plugin diagnose JOB`: which logs are read, and what is known beside them."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.__main__ import main
+from slurm_plugin.cli import diagnose
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import diagnoses, job_directory, log_files
 from slurm_plugin.slurm import SlurmAwayError
@@ -309,3 +311,12 @@ def test_a_job_that_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     """Whether it failed cannot be told; the message says what to try."""
     assert main(["diagnose", "99999"]) == 2
     assert "slurm-plugin" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("slurm")
+def test_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large log of a job shows how far the reading is, on a terminal."""
+    monkeypatch.setattr(diagnose, "LARGE", 1)
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    assert main(["diagnose", "7"]) == 0
+    assert "reading: 100 % of 0 MB" in capsys.readouterr().err
