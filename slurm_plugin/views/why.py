@@ -65,14 +65,17 @@ def of_job(
     out = tuple(f"{node.name} is out: {bare_reason(node.standing_reason)}" for node in blamed)
     known = history.complete(attempts or (), job, slurms=False)
     shown = tuple(map(history.sentence, known[-SHOWN_ATTEMPTS:]))
-    causes = diagnoses.of_attempt(known[-1]) if known and (held or job.state in ENDED) else []
+    again = held is None and job.state not in ENDED  # then the last failure is why it runs or waits again
+    failed = [each for each in known if diagnoses.of_attempt(each)][-1:] if again else known[-1:]
+    causes = diagnoses.of_attempt(failed[0]) if failed else []
     expected = not known and job.state in ENDED and not blamed and bool(token.find(job.comment))
     own = (NO_ATTEMPT,) if attempts is None and expected else ()
     show = ("slurm-plugin why " + blamed[0].name,) if blamed else ()
     idle = (low.text, f"what usually helps: {'; '.join(usage.HELPS)}") if low else ()
     slowly = (slowed.dated,) if slowed else ()
     lines = (now, *causes, *idle, *slowly, *limits, *restarts, *left_out, *out, *shown, *own)
-    diagnose = [f"slurm-plugin diagnose {job.id}"] if causes else []
+    of = f" --attempt {failed[0].get('n')}" if again and failed else ""
+    diagnose = [f"slurm-plugin diagnose {job.id}{of}"] if causes else []
     then = [*then, *diagnose] if held else [*diagnose, *then]
     return Answer(f"job {job.id}", job.state, job.reason, lines, (*then, *move, *show))
 

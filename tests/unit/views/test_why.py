@@ -51,6 +51,23 @@ def test_a_job_that_runs_again() -> None:
     )
 
 
+def test_the_cause_of_a_failure() -> None:
+    """Of the last attempt of a job that ended; of the last that failed, if the job runs or waits again."""
+    cause = {"class": "gpu_hw", "says": "a fault", "whose": "node", "confidence": "sure", "nodes": {"n2": "exclude"}}
+    head = "likely cause: a fault (gpu_hw, sure; the node's)"
+    failed, fine = {**FIRST, "diagnosis": cause}, {**FIRST, "n": 1}
+    for state, attempts, found in (
+        ("RUNNING", [failed], "slurm-plugin diagnose 7 --attempt 0"),
+        ("PENDING", [failed, fine], "slurm-plugin diagnose 7 --attempt 0"),
+        ("FAILED", [failed], "slurm-plugin diagnose 7"),
+        ("FAILED", [failed, fine], ""),
+        ("RUNNING", [fine], ""),
+    ):
+        answer = why.of_job(job(state=state, nodes="n[3-4]", start_time=AT, reason=""), {}, attempts)
+        assert (head in answer.lines, found in (*answer.then, "")) == (bool(found), True)
+        assert any("diagnose" in each for each in answer.then) == bool(found)
+
+
 def test_a_job_that_is_held() -> None:
     """A held job shows the failure, the end of the hold, and its three commands first."""
     held = {"until": "2026-03-01T13:30:00+00:00", "cause": "the program failed with exit code 5; its nodes are fine"}
