@@ -93,7 +93,7 @@ def show(known: Known, options: Namespace, wanted: Wanted) -> int:
         if not whole:
             log_lookup.note(f"the last {LAST} lines of {log.size(total)}; to see all: --tail all")
     tails = [_pruned(stream, shown, count) for stream in streams]
-    lines: Iterable[str] = log_lookup.text(tails, wanted.pattern, several=len(tails) > 1)
+    lines: Iterable[str] = log_lookup.text(tails, wanted.pattern, several=len(tails) > 1 or options.merge)
     if len(tails) > 1 and count != ALL:
         lines = deque(lines, maxlen=count)
     if paged and wanted.pattern is not None:

@@ -32,6 +32,16 @@ def test_merged(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert shown(capsys, "7", "--merge", "--attempt", "1", "--tail", "1") == found[-1:]
 
 
+def test_merged_from_one_log(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The launcher's prefixes say who speaks."""
+    (tmp_path / "work/out").write_text("[slurm_plugin] x\n[rank3]: step 1\nend\n")
+    assert shown(capsys, "7", "--merge") == [
+        "slurm_plugin | [slurm_plugin] x",
+        "      rank 3 | step 1",
+        "         job | end",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
