@@ -60,6 +60,16 @@ def save(
     return target
 
 
+def left_out(paths: Sequence[Path]) -> list[Path]:
+    """Return the logs that are there but are not saved: links, what is no regular file, and what cannot be read."""
+
+    def is_saved(path: Path) -> bool:
+        with _opened(path) as found:
+            return found is not None
+
+    return [path for path in dict.fromkeys(paths) if os.path.lexists(path) and not is_saved(path)]
+
+
 def _logs(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Yield the name in the result and the path of each log. Two logs with one name get numbers."""
     seen: dict[str, int] = {}

@@ -36,12 +36,18 @@ def _logs(options: Namespace) -> int:
         sys.stdout.reconfigure(errors="replace")  # a log may have characters that the terminal's encoding lacks
     if options.follow and (options.attempt is not None or options.save):
         raise UsageError("--follow: found it with --attempt or --save; it shows the attempt that runs: leave that out")
+    if options.save and (options.worker or options.rank is not None or options.attempt is not None):
+        raise UsageError("--save: found it with --worker, --rank or --attempt; it saves all logs: leave that out")
     door = job_lookup.door_to_slurm()
     known = log_lookup.find(options.job, options.directory, door)
     if options.save:
         logs = [each.path for each in known.files()]
         saved = bundle.save(options.save, known.job_id, known.directory, logs, _reports(known, door))
-        print(json.dumps({"v": 1, "job": known.job_id, "saved": str(saved)}) if options.json else f"saved: {saved}")
+        left = [str(path) for path in bundle.left_out(logs)]
+        for path in left:
+            log_lookup.note(f"left out: {path}: it is a link, or cannot be read")
+        record = {"v": 1, "job": known.job_id, "saved": str(saved), "left_out": left}
+        print(json.dumps(record) if options.json else f"saved: {saved}")
         return 0
     if options.json:
         print(json.dumps({"v": 1, "job": known.job_id, "files": [_form(each) for each in known.files()]}))

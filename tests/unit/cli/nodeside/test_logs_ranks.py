@@ -115,3 +115,16 @@ def test_save(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert len([*(tmp_path / "saved" / "logs").iterdir()]) == 9
     assert (tmp_path / "saved" / "records" / "attempts.jsonl").exists()
     assert json.loads((tmp_path / "saved" / "reports" / "why.json").read_text())["job"] == 7
+
+
+def test_what_is_not_saved(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log that is a link is named; a part of the logs cannot be asked for."""
+    (tmp_path / "work/out").rename(tmp_path / "elsewhere")
+    (tmp_path / "work/out").symlink_to(tmp_path / "elsewhere")
+    said = json.loads(shown(capsys, "7", "--save", str(tmp_path / "saved"), "--json")[0])
+    assert (said["saved"], said["left_out"]) == (str(tmp_path / "saved"), [str(tmp_path / "work/out")])
+    assert main(["logs", "7", "--save", str(tmp_path / "again")]) == 0
+    assert f"left out: {tmp_path / 'work/out'}: it is a link" in capsys.readouterr().err
+    for words in (["--rank", "1"], ["--worker", "n2"], ["--attempt", "0"]):
+        assert main(["logs", "7", "--save", str(tmp_path / "part"), *words]) == 2
+        assert "it saves all logs" in capsys.readouterr().err
