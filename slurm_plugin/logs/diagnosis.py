@@ -47,6 +47,7 @@ class Diagnosis(NamedTuple):
     last: tuple[str, ...] = ()  # without evidence: the log that was written last, and its last lines
     unread: tuple[str, ...] = ()  # files that could not be read, and why
     clocks: Mapping[str, float] = MappingProxyType({})  # of nodes: how many seconds ahead
+    nodes: tuple[str, ...] = ()  # all that are known, with those where it did not begin
 
 
 def of_files(
@@ -118,6 +119,7 @@ def of_files(
     ranks = {each.rank for each in scanner.events if each.rank is not None} | {*ends, *heard, *known.nodes, *dumps}
     count = len(ranks) if len(ranks) == max(ranks, default=-1) + 1 else 0  # else some are not known
     found = Diagnosis(cause, count, place, cut=scanner.cut, unread=tuple(unread), clocks=ahead)
+    found = found._replace(nodes=tuple(dict.fromkeys((*nodes.values(), *known.faults))))
     try:
         return _shown(found, files, limit, progress)
     except OSError:  # a file is gone meanwhile

@@ -27,6 +27,7 @@ def form(found: Diagnosis) -> dict[str, Any]:
         "ranks": list(cause.ranks),
         "of": found.ranks,
         "nodes": dict.fromkeys(cause.nodes, cause.verdict),
+        "verdicts": dict.fromkeys(found.nodes, "clear") | dict.fromkeys(cause.nodes, cause.verdict),
         "verdict": cause.verdict,
         "place": found.place._asdict() if found.place else None,
         "evidence": event and {**_place_of(event), "text": event.text[:LONGEST], "signature": event.signature.id},

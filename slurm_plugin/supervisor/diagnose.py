@@ -136,6 +136,7 @@ def diagnose(
             nodes = {**nodes, name: Health("job_problem", f"{form['class']}: {form['says']}, as the log says")}
         elif nodes[name].condition == "ok" and checked:
             verdicts[name] = "clear"
+    form["verdicts"] = {**form.get("verdicts", {}), **verdicts}
     for line in sentences(form):
         say(line)
     return form, nodes

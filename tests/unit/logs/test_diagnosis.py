@@ -197,6 +197,13 @@ def test_a_verdict_on_a_node(tmp_path: Path) -> None:
     assert found[-1] == "another run may succeed"
 
 
+def test_a_verdict_on_every_node(tmp_path: Path) -> None:
+    """Those where nothing began are clear."""
+    (tmp_path / "log").write_text("srun: error: Node failure on n2\n")
+    found = form(of_files([tmp_path / "log"], library.load(), known=Known(nodes={0: "n1", 1: "n2"})))
+    assert (found["nodes"], found["verdicts"]) == ({"n2": "exclude"}, {"n1": "clear", "n2": "exclude"})
+
+
 def test_a_cause_that_is_not_known(logs: Path) -> None:
     """That is said, with the last lines of the rank that began it."""
     (logs / "run/attempt_0/2/stderr.log").write_text("")

@@ -35,7 +35,7 @@ class Reading:
     """A diagnosis that is done."""
 
     def __init__(self, form: Mapping[str, Any]) -> None:
-        self.form = {**form, "nodes": dict(form["nodes"])}
+        self.form = {**form, "nodes": dict(form["nodes"]), "verdicts": {"n1": "clear", **form["nodes"]}}
 
     def diagnosis(self, _nodes: Mapping[str, Health]) -> dict[str, Any]:
         """Return it."""
@@ -60,6 +60,7 @@ def test_after_checks(form: Mapping[str, Any], seen: Health, verdict: str, condi
     found, nodes = diagnose(Reading(form), {"n1": OK, "n2": seen}, checked=True, look=None)  # type: ignore[arg-type]
     assert found is not None
     assert (found["nodes"]["n2"], nodes["n2"].condition, nodes["n1"]) == (verdict, condition, OK)
+    assert found["verdicts"] == {"n1": "clear", "n2": verdict}
     assert decide(Attempt("program", 1, nodes), 2, Wish(1, 1)).kind == kind
 
 
