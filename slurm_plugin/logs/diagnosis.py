@@ -1,5 +1,6 @@
 """The diagnosis of a failed job from files: what is read of them, who wrote what, and the cause."""
 
+import math
 import re
 import sys
 import time
@@ -22,6 +23,7 @@ _TRACE: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in 
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/bin/(?:torchrun|mpirun)")
 ENDED_BY_SIGNAL: Final = 128  # and above: exit codes of a shell for a signal
 LAST_LINES: Final = 2
+FOR_ERRORS: Final = 0.5  # of the time that is left, for finding the first errors of one large log
 WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
 # A shell says this and goes on with the next command.
 _SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
@@ -74,8 +76,8 @@ def of_files(
     dumps = {
         rank: path for path in paths if isinstance(path, Path) and (rank := flight_recorder.rank_of(path)) is not None
     }
-    for path in (each for each in paths if each not in dumps.values()):
-        file = path if isinstance(path, LogFile) else log_file(path, names.get(path, ""))
+    logs = [path for path in paths if path not in dumps.values()]
+    for file in (path if isinstance(path, LogFile) else log_file(path, names.get(path, "")) for path in logs):
         try:
             _scan(file, scanner, limit, told)
         except OSError as error:
@@ -88,12 +90,15 @@ def of_files(
                 ends |= (new := endings.read(text, by_node=known.by_node))
                 said |= dict.fromkeys(new, file.source)
                 stopped[file.source.node] += endings.stopped(text)
+    _scan_errors(files.values(), scanner, limit, told)
     sources = [each.source for each in files.values()]
     hosts = {*known.nodes.values(), *known.faults}
     ends = {rank: each._replace(node=_node(each.node, hosts)) for rank, each in ends.items()}
     ends = {rank: endings.Ended(code) for rank, code in known.ended.items()} | ends
-    by_launcher = {rank: each.node for rank, each in ends.items() if each.node and (not hosts or each.node in hosts)}
-    nodes = {**known.nodes, **by_launcher}
+    nodes = {
+        **known.nodes,
+        **{rank: end.node for rank, end in ends.items() if end.node and end.node in (hosts or {end.node})},
+    }
     nodes |= {each.rank: each.node for each in sources if each.rank is not None and each.node}
     heard = {each.rank for each in sources if each.rank is not None}
     raised = 0 < (known.code or 0) < ENDED_BY_SIGNAL  # an exception ends a program with such a code
@@ -118,8 +123,8 @@ def of_files(
         place = Place(*finding.place) if finding.place[0] and cause.beside == finding.said else None
     ranks = {each.rank for each in scanner.events if each.rank is not None} | {*ends, *heard, *known.nodes, *dumps}
     count = len(ranks) if len(ranks) == max(ranks, default=-1) + 1 else 0  # else some are not known
-    found = Diagnosis(cause, count, place, cut=scanner.cut, unread=tuple(unread), clocks=ahead)
-    found = found._replace(nodes=tuple(dict.fromkeys((*nodes.values(), *known.faults))))
+    every = tuple(dict.fromkeys((*nodes.values(), *known.faults)))
+    found = Diagnosis(cause, count, place, cut=scanner.cut, unread=tuple(unread), clocks=ahead, nodes=every)
     try:
         return _shown(found, files, limit, progress)
     except OSError:  # a file is gone meanwhile
@@ -176,6 +181,18 @@ def _scan(file: LogFile, scanner: Scanner, limit: int, told: Callable[[int], Non
         for offset, length in file.parts(limit):
             opened.seek(offset)
             scanner.read(Part(opened, length, told), file.source, offset)
+
+
+def _scan_errors(files: Iterable[LogFile], scanner: Scanner, limit: int, told: Callable[[int], None]) -> None:
+    """Look at the first errors between the beginning and the end of large logs, as far as there is time."""
+    for file in (each for each in files if not each.is_error_file):
+        now = time.monotonic()
+        until = now + FOR_ERRORS * (scanner.deadline - now) if scanner.deadline else math.inf
+        with suppress(OSError), file.opened() as opened:
+            for offset, length in file.first_errors(limit, until):
+                opened.seek(offset)
+                scanner.count_anew()
+                scanner.read(Part(opened, length, told), file.source, offset)
 
 
 def _of_dumps(dumps: Mapping[int, Path], deadline: float) -> flight_recorder.Finding | None:

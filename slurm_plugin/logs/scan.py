@@ -136,6 +136,10 @@ class Scanner:
             if found := self._forms[_form(raw)]:
                 yield start, raw, found
 
+    def count_anew(self) -> None:
+        """Forget how many lines of each signature were found: those in a further part of a log count by themselves."""
+        self._counts.clear()
+
     def look_at(self, raw: bytes, source: Source) -> None:
         """Look at one line."""
         self._block(raw, source, 0, 0)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from io import BufferedReader, BytesIO
@@ -26,6 +27,9 @@ ERROR_BYTES: Final = 1 << 20
 CONTEXT: Final = 3  # lines after the evidence
 NEAR: Final = 1 << 16  # bytes before and after the evidence in which its context and the traceback are
 COUNTED: Final = 1 << 30  # bytes in which lines are counted: a second or two
+WINDOWS: Final = 4  # places of an error that are read between the beginning and the end of a large log
+_ERRORS: Final = (b"Traceback (most recent", b"CUDA error", b"NCCL WARN", b"NVRM: Xid", b"srun: error: ")
+_LONGEST_ERROR: Final = max(map(len, _ERRORS))
 _GZIP: Final = b"\x1f\x8b"
 _UTF_16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
@@ -46,6 +50,25 @@ class LogFile(NamedTuple):
             return
         yield self.start, limit // 4
         yield end - limit * 3 // 4, limit * 3 // 4
+
+    def first_errors(self, limit: int, deadline: float) -> Iterator[tuple[int, int]]:
+        """Yield offset and length of the first places of an error in what `parts` leaves out, until the deadline."""
+        (start, length), *rest = self.parts(limit)
+        at = read = start + length
+        end, left = rest[0][0] if rest else read, WINDOWS
+        with self.opened() as file:
+            while at < end and left and time.monotonic() < deadline:
+                file.seek(at)
+                if not (block := file.read(min(BLOCK, end - at))):
+                    return
+                found = [place for each in _ERRORS if (place := block.find(each)) >= 0]
+                if found:
+                    begin = max(read, at + min(found) - NEAR)
+                    at = read = min(end, begin + BLOCK)
+                    left -= 1
+                    yield begin, read - begin
+                else:  # a text may be on both sides of the block's end
+                    at += len(block) if at + len(block) >= end else len(block) - _LONGEST_ERROR
 
     def size(self) -> int:
         """Return the size of the whole file; 0 if it cannot be read."""

@@ -121,23 +121,6 @@ def test_error_files_that_torchrun_wrote_for_a_job(tmp_path: Path) -> None:
     assert (found.cause.failure, found.cause.ranks) == ("user_code", ())
 
 
-def test_a_large_log(tmp_path: Path) -> None:
-    """Its beginning and its end are read; line numbers of the end are not known, and the cause is found."""
-    (tmp_path / "a.log").write_text("fine\n" * 100_000 + RAISED + "fine\n" * 10)
-    found = diagnosed(tmp_path, limit=4000)
-    assert (found.cause.failure, found.place) == ("user_code", Place("/home/ada/model.py", 4, "step"))
-    assert found.cause.event is not None
-    assert (found.cause.event.number, found.cause.event.offset) == (
-        0,
-        500_000 + len(RAISED) - len("KeyError: 'tokens'\n"),
-    )
-    text = "\n".join(view.lines(found, on=False))
-    assert f"a.log, near byte {found.cause.event.offset}\n" in text
-    assert "> | KeyError: 'tokens'\n  | fine\n" in text
-    (tmp_path / "a.log").write_text(RAISED.replace("KeyError: 'tokens'", "MemoryError") + "fine\n" * 100_000)
-    assert "a.log, line 9\n" in "\n".join(view.lines(diagnosed(tmp_path, limit=4000), on=False))
-
-
 def test_an_exception_that_the_program_caught(tmp_path: Path) -> None:
     """The program went on, and nothing else failed."""
     (tmp_path / "a.log").write_text(RAISED + "step 4 loss 0.2\n" * 300)
@@ -297,26 +280,6 @@ def test_signatures_of_the_site(
     assert main(["diagnose", str(tmp_path / "log")]) == 2
     assert f"{tmp_path}/b.yaml: license: role: found 'oops'" in capsys.readouterr().err
     shutil.rmtree(tmp_path)
-
-
-OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
-
-
-@pytest.mark.parametrize("becomes", ["longer", "empty", "gone"])
-def test_a_log_that_changes_meanwhile(tmp_path: Path, becomes: str) -> None:
-    """What it gains is left out, what it loses is not there; the reading ends."""
-    log = tmp_path / "a.log"
-    log.write_text(OOM + "fine\n" * 500_000)
-
-    def changed(_: int) -> None:
-        if becomes == "gone":
-            log.unlink(missing_ok=True)
-        else:
-            with log.open("a") as file:
-                file.truncate(0) if becomes == "empty" else file.write("srun: error: Node failure on n1\n" * 9999)
-
-    found = of_files([log], library.load(), told=changed)
-    assert found.cause.failure == "gpu_oom"
 
 
 def test_no_regular_files(tmp_path: Path) -> None:
