@@ -144,7 +144,7 @@ def write_files(plan: Plan, addresses: dict[str, str]) -> None:
     if plan.root != Path("/"):
         (where / "bin").mkdir()
         for client in CLIENTS:
-            command = f'{sys.executable} -m slurm_plugin sandbox --dir {where} run --user root {client} "$@"'
+            command = f'{sys.executable} -P -m slurm_plugin sandbox --dir {where} run --user root {client} "$@"'
             _script(where / "bin" / client, f"#!/bin/sh\nexec {command}\n")
 
 

@@ -2,12 +2,13 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records.site_settings import ARCHIVE, FILE, VERSION, beat_period, exposed, slurm_bin
+from slurm_plugin.records.site_settings import ARCHIVE, FILE, VERSION, beat_period, exposed, plugin_command, slurm_bin
 
 
 @pytest.fixture
@@ -79,3 +80,11 @@ def test_the_directory_of_slurms_commands(tmp_path: Path, monkeypatch: pytest.Mo
     assert slurm_bin() == "/opt/slurm/bin"
     (tmp_path / FILE).write_text("no JSON")
     assert slurm_bin() == ""
+
+
+def test_a_users_file_with_the_name_of_a_module(tmp_path: Path) -> None:
+    """A step of a job, which starts in the job's directory, does not import it."""
+    for name in ("json", "types", "typing", "argparse", "hostfiles"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)\n")
+    done = subprocess.run([*plugin_command(), "job", "guard", "--help"], capture_output=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

@@ -44,4 +44,4 @@ def test_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row.listed.job.id for row in cluster.jobs()] == [7]
     assert [(row.node.name, [each.id for each in row.jobs]) for row in cluster.nodes()] == [("n1", [7])]
     assert len(made) == 1
-    assert cluster.command("why", "7") == [sys.executable, "-m", "slurm_plugin", "why", "7"]
+    assert cluster.command("why", "7") == [sys.executable, "-P", "-m", "slurm_plugin", "why", "7"]
