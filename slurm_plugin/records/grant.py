@@ -167,9 +167,10 @@ def is_alone(job: Job) -> bool:
 def wait_of_owner_s(config: Mapping[str, str]) -> int:
     """Return the time from a requeue by the job's owner to its next start. `config`: the settings of slurmctld.
 
-    An Epilog keeps the job COMPLETING for longer.
+    An Epilog, or one of slurmctld, keeps the job COMPLETING for longer. From 24.05 on both have a number: `Epilog[0]`.
     """
-    return 5 if config.get("Epilog", "") in ("", "(null)") else 20
+    names = {name.partition("[")[0] for name, value in config.items() if value not in ("", "(null)")}
+    return 20 if names & {"Epilog", "EpilogSlurmctld"} else 5
 
 
 def is_uncounted(job: Job | None) -> bool:

@@ -1,12 +1,16 @@
 """The grant in a job's admin_comment: written, read back, and unreadable grants."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.records.grant import MAX_BYTES, MAX_NAMED, Grant, Run, parse, written
+from slurm_plugin.records.grant import MAX_BYTES, MAX_NAMED, Grant, Run, parse, wait_of_owner_s, written
+from slurm_plugin.slurm.parse import settings
 
+CAPTURED = Path(__file__).parents[2] / "captured"
 READ_BYTES = 4096  # of an admin_comment the door reads so many (slurm_plugin/slurm/commands.py)
 NAMES = st.text(alphabet="abcn0123456789.-", min_size=1, max_size=20)
 GRANTS = st.builds(
@@ -177,3 +181,18 @@ def test_what_jobstats_writes_alone() -> None:
     """It is no grant, and stays where one is added."""
     assert parse(JOBSTATS) is None
     assert written(JOBSTATS, FOUR) == f"{JOBSTATS} {written('', FOUR)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "wait_s"), [("Epilog", 20), ("Epilog[0]", 20), ("EpilogSlurmctld[1]", 20), ("SrunEpilog", 5)]
+)
+def test_the_wait_of_an_owner(name: str, wait_s: int) -> None:
+    """It is longer if the end of each job starts a program, by the name that the release of Slurm reports."""
+    assert wait_of_owner_s({"Epilog": "(null)", name: "/own/epilog"}) == wait_s
+
+
+@pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
+def test_the_wait_of_an_owner_on_a_release(release: str) -> None:
+    """An installed site has an epilog on each release."""
+    text = (CAPTURED / f"show-config-{release}.txt").read_text(encoding="utf-8")
+    assert wait_of_owner_s(settings(text)) == 20
