@@ -201,6 +201,20 @@ def task_prolog(run_directory: str) -> str:
     return _TASK_PROLOG.format(run_directory=run_directory, spare=SPARE)
 
 
+def own_task_prolog(run_directory: str, users: str) -> str:
+    """Return the TaskProlog of one job. It runs first the one that the user has set: `users`, a path, or empty.
+
+    It leaves the user's value in the program's environment, for an srun that the program starts itself.
+    """
+    import shlex  # noqa: PLC0415 - it imports `re`: 8 ms for a prolog
+
+    first, value = "", "unset SLURM_TASK_PROLOG"
+    if users:
+        path = shlex.quote(users if "/" in users else f"./{users}")
+        first, value = f"{path} || exit\n", f"export SLURM_TASK_PROLOG={users}"
+    return f"#!/bin/sh\n{first}printf '%s\\n' {shlex.quote(value)}\n{task_prolog(run_directory)}"
+
+
 def write_user_file(place: str, name: str, text: str) -> None:
     """Write a file into a user's folder atomically, readable only by the user. Raises OSError."""
     # values of variables are bytes, in any encoding

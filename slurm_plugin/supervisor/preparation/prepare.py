@@ -36,8 +36,9 @@ from slurm_plugin.supervisor.run import Run, free_port, is_free, own_variables
 # TaskProlog would act on the hooks' step and on steps that the program starts.
 _NAMES = ("LAUNCH", "HOSTFILE", "WORKERS", "SERVERS", "WORLD_INFO", "SPARED")
 _ANOTHER_JOBS = tuple(f"SLURM_PLUGIN_{name}" for name in _NAMES)
+_PROLOG = "SLURM_TASK_PROLOG"  # as srun's --task-prolog, for all groups
 # These, too, unless the user has set them. TaskProlog keeps the user's error files.
-_FILES = ("SLURM_TASK_PROLOG", "PET_LOG_DIR", "TORCHELASTIC_ERROR_FILE", *log_files.DUMP_FILES)
+_FILES = (_PROLOG, "PET_LOG_DIR", "TORCHELASTIC_ERROR_FILE", *log_files.DUMP_FILES)
 
 
 class Preparation:
@@ -171,8 +172,10 @@ class Preparation:
     def write_prolog(self) -> None:
         """Write the TaskProlog of this job, if it needs one of its own. Raise OSError."""
         if self.own_prolog:
-            lines = node_directory.task_prolog(self.site["run_directory"])
-            files.replace(self.own_prolog, f"#!/bin/sh\n{lines}", mode=0o755)
+            users = self.environ.get(_PROLOG, "")
+            users = "" if f"/{job_directory.OURS}/" in users else users
+            text = node_directory.own_task_prolog(self.site["run_directory"], users)
+            files.replace(self.own_prolog, text, mode=0o755)
 
     def write(self, answers: barrier.Answers | None) -> None:
         """Write the files that the launch reads. Raise OSError, and HostfileError if the rank table cannot be made."""
@@ -333,7 +336,7 @@ class Preparation:
         if self.asks and (self.by_prolog or not self.plugin_step):
             environ["SLURM_PLUGIN_LAUNCH"] = self.node_directory
         if self.own_prolog:
-            environ["SLURM_TASK_PROLOG"] = str(self.own_prolog)  # as srun's --task-prolog, for all groups
+            environ[_PROLOG] = str(self.own_prolog)
         return {**environ, **(self.container.variables(environ) if self.container else {})}
 
     def _counted(self) -> dict[str, str]:

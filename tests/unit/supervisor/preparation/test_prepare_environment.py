@@ -157,7 +157,24 @@ def test_the_task_prolog_of_a_job(
         node_directory.write_user_file(place_of_tasks, "task.sh", "echo export RANK=$SLURM_NODEID\n")
         environ = {"SLURM_PLUGIN_LAUNCH": one.node_directory, "SLURM_NODEID": "1"}
         done = subprocess.run([path], env=environ, capture_output=True, text=True, check=True)
-        assert (done.stdout, done.stderr) == ("export RANK=1\nunset SLURM_PLUGIN_LAUNCH\n", "")
+        own_value = "unset SLURM_TASK_PROLOG\n"
+        assert (done.stdout, done.stderr) == (f"{own_value}export RANK=1\nunset SLURM_PLUGIN_LAUNCH\n", "")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_users_own_task_prolog(
+    tmp_path: Path, prepare: Prepare, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The job's runs it first, and leaves its name to the program. If it fails, the task fails, as with srun."""
+    monkeypatch.setattr(network, "own_address", lambda _name: "192.0.2.9")
+    users = tmp_path / "user's prolog"
+    users.write_text(f"#!/bin/sh\necho export A=1\nexit {code}\n")
+    users.chmod(0o755)
+    one = prepare(plan("x", mode="pytorch"), nodes="localhost", environ={"SLURM_TASK_PROLOG": str(users)})
+    one.write_prolog()
+    done = subprocess.run([str(one.own_prolog)], capture_output=True, text=True, check=False)
+    left = "" if code else f"export SLURM_TASK_PROLOG={users}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (code, f"export A=1\n{left}", "")
 
 
 def test_what_another_job_told_its_program_is_not_this_ones(prepare: Prepare) -> None:
