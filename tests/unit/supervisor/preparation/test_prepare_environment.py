@@ -140,7 +140,10 @@ def test_task_prolog_acts_on_the_launch_alone(
 def test_the_task_prolog_of_a_job(
     place: Path, monkeypatch: pytest.MonkeyPatch, given: JobPlan, deployed: bool, prolog: str, own: bool
 ) -> None:
-    """srun runs one of the job's own, unless slurm.conf's is slurm_plugin's or no task needs any."""
+    """srun runs one of the job's own, unless slurm.conf's is slurm_plugin's or no task needs any.
+
+    If the file with the variables is gone, it ends the task.
+    """
     monkeypatch.setattr(site_settings, "deployed", lambda: deployed)
     monkeypatch.setattr(site_settings, "site_root", lambda: "/etc/slurm/slurm_plugin")
     allocation = hostfiles.from_lists("n[1-2]", slots=1, job_id=7)
@@ -155,10 +158,14 @@ def test_the_task_prolog_of_a_job(
     if own:
         place_of_tasks = node_directory.user_folder(settings["run_directory"], "7.0.0")
         node_directory.write_user_file(place_of_tasks, "task.sh", "echo export RANK=$SLURM_NODEID\n")
-        environ = {"SLURM_PLUGIN_LAUNCH": one.node_directory, "SLURM_NODEID": "1"}
+        environ = {"SLURM_PLUGIN_LAUNCH": one.node_directory, "SLURM_NODEID": "1", "SLURMD_NODENAME": "n2"}
         done = subprocess.run([path], env=environ, capture_output=True, text=True, check=True)
         own_value = "unset SLURM_TASK_PROLOG\n"
         assert (done.stdout, done.stderr) == (f"{own_value}export RANK=1\nunset SLURM_PLUGIN_LAUNCH\n", "")
+        Path(place_of_tasks, "task.sh").unlink()  # /tmp was cleaned
+        done = subprocess.run([path], env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert f" n2 lost {place_of_tasks}/task.sh, so this task does not start" in done.stdout
 
 
 @pytest.mark.parametrize("code", [0, 3])
