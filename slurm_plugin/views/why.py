@@ -159,6 +159,8 @@ def _waits(job: Job, given: Grant | None, never: str, reserved: str) -> tuple[st
         says = "it was requeued, and Slurm lets such a job start after 121 s"
         if given and given.counted == job.restarts - 1:
             says += "; this requeue is ours, so it starts in a few seconds"
+        if grants.is_alone(job):  # the job has set the time itself, unless it was Slurm that requeued the job
+            says = "it was requeued, and starts at the next pass of Slurm's scheduler after its StartTime"
     elif job.reason == HELD_BY_LIMIT and given and given.left:
         says = "Slurm holds it: its start failed five times. It has restarts left, so it is released in a few seconds"
     at = f" (from {history.moment(job.start_time)} on)" if job.start_time else ""
