@@ -66,7 +66,7 @@ def test(
         specs = load_specs(data, job_file, own, flags_if_it_can_say)
         jobs = [submission.build(spec, here, spec_name(job_file)) for spec in specs]
     rules_here = config or lua_file or submit_config.DEFAULT_PATH.exists()
-    if not rules_here and submission.is_plain(settings, connect()):
+    if not rules_here and submission.is_plain(settings, connect):
         words = f"{submission.NOT_INSTALLED}: no rule applies, and no restart is granted"
         nothing = {"verdict": "accepted", "user": user or submission.own_name(), "changes": [], "messages": [words]}
         click.echo(json.dumps({**nothing, "log": []}) if as_json else f"accepted\n  {words}")

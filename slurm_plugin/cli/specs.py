@@ -53,6 +53,7 @@ def render(spec_file: str, config: Path | None, alternative: int | None, *, batc
         command = plugin_command.for_scripts("")  # the installed command: the deployed command cannot read YAML
         click.echo(batch_spec.made(spec, data.decode(), command, spec_file), nl=False)
         return
+    say_what_lacks(spec, site)
     here, name = submission.here(site), spec_name(spec_file)
     if explain:
         from slurm_plugin.submit.explain import explained, key_places  # noqa: PLC0415 - hardly ever wanted
@@ -108,6 +109,12 @@ def _about(path: Path) -> str:
 def sbatch_flags(names: Sequence[str]) -> Mapping[str, str]:
     """Return the flags of this machine's sbatch."""
     return connect().sbatch_flags(names)
+
+
+def say_what_lacks(spec: Spec, settings: submit_config.SubmitConfig) -> None:
+    """Say on stderr what the spec asks for and this cluster lacks. Say nothing where Slurm does not answer."""
+    if text := submission.without_installation(spec, settings, connect):
+        click.echo(f"slurm-plugin: {text}", err=True)
 
 
 def edit(data: bytes, check: Callable[[bytes], object], extension: str = ".yaml") -> bytes:

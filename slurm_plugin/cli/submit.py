@@ -22,6 +22,7 @@ from slurm_plugin.cli.specs import (
     load_specs,
     read_file,
     read_specs,
+    say_what_lacks,
     sbatch_flags,
     spec_argument,
     spec_name,
@@ -89,6 +90,7 @@ def send(
     jobs = [submission.build(spec, site, spec_name("-" if of else spec_file)) for spec in specs]
     for job in jobs:
         submission.check_policy(job, settings, os.environ)
+    say_what_lacks(specs[0], settings)
     if dry_run:
         click.echo("".join(job.script for job in jobs), nl=False)
         return 0
@@ -104,7 +106,6 @@ def send(
     for each, job in zip(made, jobs, strict=True):
         submission.keep(job, each, data)
     announce(made, as_json=as_json, of=of)
-    _note(submission.without_installation(specs[0], settings, door))
     if specs[0].priority != priority.NORMAL:
         _prioritize(made, specs[0].priority, settings)
     if not wait and (len(jobs) > 1 or not sys.stderr.isatty()):
@@ -126,11 +127,6 @@ def _prioritize(made: Sequence[Submitted], word: str, settings: submit_config.Su
             click.echo(f"job {job.name}: {said}", err=True)
         except SlurmPluginError as error:
             click.echo(f"job {job.name} is submitted, and its priority is normal: {error}", err=True)
-
-
-def _note(text: str) -> None:
-    if text:
-        click.echo(f"slurm-plugin: {text}", err=True)
 
 
 def announce(made: Sequence[Submitted], *, as_json: bool, of: str = "") -> None:
@@ -158,7 +154,7 @@ def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
         answers = [_answer(spec, job, door, shown) for spec, job in jobs]
     except SlurmError as error:  # without an answer the start is unknown
         raise UsageError(str(error)) from error
-    _note(submission.without_installation(specs[0], settings, door))
+    say_what_lacks(specs[0], settings)
     for answer in answers:
         click.echo(json.dumps(answer.record()) if as_json else "\n".join(answer.lines()))
     return int(all(answer.found.start_time is None for answer in answers))

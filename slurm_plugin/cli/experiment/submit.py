@@ -12,7 +12,15 @@ from msgspec import structs
 
 from slurm_plugin import templates
 from slurm_plugin.cli.group import json_option
-from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, load_specs, read_file, sbatch_flags, spec_name
+from slurm_plugin.cli.specs import (
+    config_option,
+    flags_if_it_can_say,
+    load_specs,
+    read_file,
+    say_what_lacks,
+    sbatch_flags,
+    spec_name,
+)  # fmt: skip
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import array, journal
 from slurm_plugin.experiment.array import Array
@@ -75,6 +83,7 @@ def submit_file(
     site, source = submission.here(settings), spec_name(file)
     workdir = Path(render.working_directory(spec, site))
     directory, above = directory or (workdir / wanted if wanted else None), workdir / parent
+    say_what_lacks(spec, settings)
     if dry_run:
         there = (directory or above / spec.name).absolute()
         click.echo(_submission(spec, site, there, source).script, nl=False)

@@ -8,6 +8,7 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.experiment import journal
+from slurm_plugin.slurm import SlurmError
 from slurm_plugin.slurm.limits import Limit
 from slurm_plugin.submit import render, submission
 from tests.unit.cli.searches import SPEC, Door, said
@@ -138,3 +139,26 @@ def test_what_cannot_be_submitted(
     monkeypatch.setattr(render, "script", lambda *_: "#!/bin/bash\ntrue\n")
     code, _, err = said(capsys, "submit", "lr.yaml")
     assert (code, "the site's template job/single.sh.j2" in err, (home / "lr").exists()) == (1, True, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["submit"], ["submit", "--dry-run"], ["experiment", "submit"], ["experiment", "submit", "--dry-run"], ["render"]],
+)
+def test_what_the_cluster_lacks(
+    words: list[str], home: Path, door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said before the job is submitted, and of a script that is only printed."""
+    text = "name: a\nmode: single\ncommand: ./a\n"
+    (home / "job.yaml").write_text((SPEC if words[0] == "experiment" else text) + "retries: 2\n")
+    before = list[str]()
+
+    def refuse(*_: object, **__: object) -> None:
+        before.append(capsys.readouterr().err)
+        raise SlurmError("not now")
+
+    monkeypatch.setattr(door, "submit", refuse)
+    main([*words, "job.yaml"])
+    lacks = before[0] if before else capsys.readouterr().err
+    assert "  retries: the job restarts itself, at most 2 times" in lacks
+    assert bool(before) is (words[-1] == "submit")

@@ -134,7 +134,7 @@ def test_without_an_installation(
     monkeypatch.setattr(submit_config, "DEFAULT_PATH", tmp_path / "none.yaml")
     plain = FakeSlurm()
     plain.settings = {"Prolog": "(null)"}
-    monkeypatch.setattr("slurm_plugin.cli.policy.connect", lambda: plain)
+    monkeypatch.setattr("slurm_plugin.cli.policy.connect", lambda **_: plain)
     assert main(["policy", "test", "--user", "ada", str(job_file)]) == 0
     assert (
         capsys.readouterr().out

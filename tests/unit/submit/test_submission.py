@@ -268,7 +268,12 @@ def test_what_no_admin_has_installed(keys: bytes, config: dict[str, str], said: 
     settings = SiteConfig(command="/x/slurm_plugin/bin/slurm-plugin")
     door = FakeSlurm()
     door.settings = config
-    found = submission.without_installation(spec, settings, door)
+
+    def no_slurm(**_: object) -> FakeSlurm:
+        raise SlurmError("found no scontrol")
+
+    found = submission.without_installation(spec, settings, lambda **_: door)
     assert said in found
     assert bool(found) == bool(said)
-    assert submission.without_installation(spec, SiteConfig(command=sys.executable), door) == ""
+    assert submission.without_installation(spec, SiteConfig(command=sys.executable), no_slurm) == ""
+    assert submission.without_installation(spec, settings, no_slurm) == ""
