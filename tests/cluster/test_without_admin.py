@@ -38,15 +38,24 @@ while [ -c /dev/fakegpu3 ]; do sleep 0.1; done; exit 5'"""
 # The examples that need only what this machine has: a smaller size, and a program that tells its rank. Then the ranks.
 FEWER = {"nodes": 2, "accelerators": {"gpu": 2}, "cpus": 1, "time": "5m"}
 TWO_GROUPS = [{"nodes": 1}, {"nodes": 2, "accelerators": {"gpu": 2}}]
+OMPI_RANK = "bash -c 'echo told $OMPI_COMM_WORLD_RANK'"
+PMI_RANK = "bash -c 'echo told $PMI_RANK'"
+RANK = """import json, os
+config = os.environ.get("TF_CONFIG")
+os.write(1, f"told {json.loads(config)['task']['index'] if config else os.environ['RANK']}\\n".encode())
+"""
 EXAMPLES: Mapping[str, tuple[Mapping[str, Any], int]] = {
     "single": ({"accelerators": None, "command": "echo told 0"}, 1),
     "script": ({**FEWER, "error": None, "command": "srun -n2 bash -c 'echo told $SLURM_PROCID'"}, 2),
-    "openmpi": (
-        {**FEWER, "sbatch": None, "command": "bash -c 'echo told $OMPI_COMM_WORLD_RANK'", "env": jobs.OPEN_MPI},
-        4,
-    ),
+    "openmpi": ({**FEWER, "sbatch": None, "command": OMPI_RANK, "env": jobs.OPEN_MPI}, 4),
+    "horovod": ({**FEWER, "prechecks": None, "command": OMPI_RANK, "env": jobs.OPEN_MPI}, 4),
+    "mpich": ({**FEWER, "launch": "task", "command": PMI_RANK}, 4),
+    "intelmpi": ({**FEWER, "launch": "task", "command": PMI_RANK}, 4),
     "pytorch": ({**FEWER, "command": "python3 ../rank.py", "env": LIBUV}, 4),
-    "tensorflow": ({"nodes": 3, "tensorflow": None, "command": "bash -c 'echo told $SLURM_PROCID ${TF_CONFIG:+}'"}, 3),
+    "resume-torch": ({**FEWER, "command": "python3 ../rank.py", "env": LIBUV}, 4),
+    "deepspeed": ({**FEWER, "launch": "task", "command": "python3 ../rank.py"}, 4),
+    "tensorflow": ({"nodes": 3, "tensorflow": None, "command": "python3 ../rank.py"}, 3),
+    "resume": ({"command": "echo told 0"}, 1),
     "groups": ({"groups": TWO_GROUPS, "command": "bash -c 'echo told $RANK'"}, 5),
 }
 KILLS = 200
@@ -105,7 +114,7 @@ def test_the_examples(alice: Sandbox, name: str) -> None:
     spec = yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text(encoding="utf-8"))
     absent = {key: None for key in ("nodes", "accelerators") if key not in spec}
     del spec["name"]
-    (alice.home("alice") / "rank.py").write_text("import os\nprint('told', os.environ['RANK'], flush=True)\n")
+    (alice.home("alice") / "rank.py").write_text(RANK)
     job = submit(alice, f"alone-{name}", **{**absent, **spec, **fewer})
     assert job.end() == "COMPLETED", job.log
     told = re.findall(r"told (\d+)", job.log)
@@ -145,17 +154,24 @@ def test_her_own_settings(alice: Sandbox) -> None:
 
 
 def test_ranks_beside_a_sites_own_task_prolog(alice: Sandbox, tmp_path: Path) -> None:
-    """Both run. Each task has its rank, also one that starts on another node than the script."""
+    """Both run, and her own one. Each task has its rank, also one that starts on another node than the script."""
     etc = Etc(alice, tmp_path / "etc")
     etc.settings(TaskProlog=etc.program("own_task_prolog", "echo export SITE=yes"))
     etc.reconfigure()
     try:
-        command = "bash -c 'echo \"$SITE $RANK of $WORLD_SIZE on $SLURMD_NODENAME ${SLURM_PLUGIN_LAUNCH-}\"'"
-        job = submit(alice, "alone-ranks", launch="task", accelerators={"gpu": 2}, command=command)
+        own = alice.home("alice") / "own.sh"
+        own.write_text("#!/bin/sh\necho export HERS=too\n")
+        own.chmod(0o755)
+        env = {"SLURM_TASK_PROLOG": "/home/alice/own.sh"}
+        left = "${SLURM_PLUGIN_LAUNCH-}$SLURM_TASK_PROLOG"
+        command = f"bash -c 'echo \"$SITE $HERS $RANK of $WORLD_SIZE on $SLURMD_NODENAME {left}\"'"
+        job = submit(alice, "alone-ranks", launch="task", accelerators={"gpu": 2}, command=command, env=env)
         assert job.end() == "COMPLETED", job.log
     finally:
         etc.put_back()
-    assert jobs.printed(job) == [f"yes {rank} of 4 on n{1 + rank // 2} " for rank in range(4)]
+    assert jobs.printed(job) == [
+        f"yes too {rank} of 4 on n{1 + rank // 2} {env['SLURM_TASK_PROLOG']}" for rank in range(4)
+    ]
 
 
 def test_a_lost_gpu(alice: Sandbox) -> None:
