@@ -172,8 +172,7 @@ class Preparation:
     def write_prolog(self) -> None:
         """Write the TaskProlog of this job, if it needs one of its own. Raise OSError."""
         if self.own_prolog:
-            users = self.environ.get(_PROLOG, "")
-            users = "" if f"/{job_directory.OURS}/" in users else users
+            users = "" if f"/{job_directory.OURS}/" in (had := self.environ.get(_PROLOG, "")) else had
             text = node_directory.own_task_prolog(self.site["run_directory"], users)
             files.replace(self.own_prolog, text, mode=0o755)
 
@@ -183,11 +182,9 @@ class Preparation:
             shutil.rmtree(self.directory / name, ignore_errors=True)
         log_files.prune_errors(self.directory, self.run.attempt)
         if (texts := self.mode.files(self.place)) or self.with_table:
-            here = not (
-                self.plugin_step or self.with_table or self.plan.mode == "deepspeed"
-            )  # no other node reads them
+            shared = self.plugin_step or self.with_table or self.plan.mode == "deepspeed"  # other nodes read them
             spare = partial(node_directory.user_folder, self.site["run_directory"], self.node_directory)
-            written = job_directory.write_texts(Path.cwd(), self.run.job_id, texts, spare if here else None)
+            written = job_directory.write_texts(Path.cwd(), self.run.job_id, texts, None if shared else spare)
             if written.parent.name != job_directory.OURS:
                 self.say(f"{self.directory} is full: the hostfile is in {written} on this node")
             self.place = self.place._replace(directory=str(written))
