@@ -52,7 +52,7 @@ END
 exec sh -c 'echo $$ >srun.pid; exec srun --nodes=2 --ntasks=2 sh a.sh'"""
 CASES: Mapping[str, Case] = {
     "key": Case(python("{}['tokens']"), "user_code", "user", (2,), "KeyError: 'tokens'", node=True),
-    "exit": Case(python("sys.exit(3)"), "user_code", "user", (2,)),
+    "exit": Case(python("sys.exit(3)"), "unknown", "unknown", (2,)),  # srun says only the exit code
     "killed": Case(python("os.kill(os.getpid(), 9)"), "unknown", "unknown", (2,)),
     "segfault": Case(python("os.kill(os.getpid(), 11)"), "segfault", "user", (2,), node=True),
     "import": Case(python("import nothere_xyz"), "import_env", "user", (2,), "nothere_xyz"),
