@@ -15,7 +15,9 @@ from slurm_plugin.cli.nodeside.actions.bulk import JOBS, Done, act
 from slurm_plugin.cli.nodeside.job_lookup import JOB
 from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.records import launch_record
-from slurm_plugin.slurm import Job, steps
+from slurm_plugin.slurm import Job, Slurm, SlurmError, steps
+from slurm_plugin.slurm.accelerators import GPU
+from slurm_plugin.slurm.resources import count
 from slurm_plugin.supervisor import hold
 
 TAKEN_S = 20.0  # longest wait for the supervisor: it reads the file every second, through a file server
@@ -134,6 +136,7 @@ class Worker(NamedTuple):
     launch: launch_record.Saved
     number: int
     directory: Path  # the job's own
+    devices: tuple[str, ...] = ()  # options of srun, see `_devices`
 
     @property
     def node(self) -> str:
@@ -143,13 +146,13 @@ class Worker(NamedTuple):
     def step(self, *verb: str, terminal: bool = False, options: Sequence[str] = ()) -> list[str]:
         """Return the srun command that runs a verb of `slurm-plugin job` there."""
         words = [*self.launch.slurm_plugin, "job", *verb, f"--directory={self.directory}", f"--worker={self.number}"]
-        group = self.launch.group(self.number)
+        group, options = self.launch.group(self.number), (*self.devices, *options)
         return steps.overlap_step(words, self.launch.job, self.node, terminal=terminal, group=group, options=options)
 
 
 def worker(word: str, name: str) -> Worker:
     """Return a worker of a running job. Raise SavedError or NoWorkerError if it has none of this name now."""
-    job, directory, _ = job_lookup.running_job(word)
+    job, directory, door = job_lookup.running_job(word)
     plain = f"srun --jobid={job.id} --overlap --pty bash"
     try:
         launch = launch_record.read(directory)
@@ -163,7 +166,21 @@ def worker(word: str, name: str) -> Worker:
     if number is None:
         known = "\n  ".join(launch_record.workers(launch.nodes))
         raise NoWorkerError(f"job {job.id} has no {printable(name)!r}; it has\n  {known}")
-    return Worker(launch, number, directory)
+    return Worker(launch, number, directory, _devices(door, launch, launch.nodes[number]))
+
+
+def _devices(door: Slurm, launch: launch_record.Saved, node: str) -> tuple[str, ...]:
+    """Return srun's options for a step on one node of a job that requested its GPUs in all, per socket or per task.
+
+    Such a step would inherit the number of the whole job, and Slurm would refuse it.
+    """
+    try:
+        if door.request(launch.job).gres is not None:
+            return ()
+        gpus = count(door.devices_of(launch.job).get(node, ()), GPU)
+    except SlurmError:
+        return ()
+    return (f"--gpus={gpus}",) if gpus else ("--gres=none",)
 
 
 SHELL = Command(

@@ -8,7 +8,8 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import job_directory, launch_record
-from slurm_plugin.slurm import steps
+from slurm_plugin.slurm import Request, steps
+from slurm_plugin.slurm.resources import DeviceUse, Gres
 from tests.fakes import FakeSlurm, job
 from tests.unit.supervisor.test_enter import LAUNCH
 
@@ -47,6 +48,16 @@ def test_which_node(slurm: FakeSlurm, tmp_path: Path, words: list[str], node: st
     directory = f"{tmp_path}/work/.slurm_plugin/7"
     enter = ["/bin/x", "-m", "job", "enter", f"--directory={directory}", f"--worker={number}"]
     assert became.value.args[0] == steps.overlap_step(enter, 7, node, terminal=False)
+
+
+@pytest.mark.parametrize(("node", "option"), [("n1", "--gpus=3"), ("n2", "--gres=none")])
+def test_a_job_with_a_total_of_gpus(slurm: FakeSlurm, node: str, option: str) -> None:
+    """The step requests those of its node: Slurm refuses one that inherits the number of the whole job."""
+    slurm.requests[7] = Request("main", gres=None)
+    slurm.uses = [DeviceUse(7, "n1", (Gres("gpu", "", 3),))]
+    with pytest.raises(BecameError) as became:
+        main(["shell", "7", node])
+    assert [word for word in became.value.args[0] if word.startswith(("--gpus", "--gres"))] == [option]
 
 
 def test_no_such_worker(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
