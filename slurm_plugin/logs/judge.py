@@ -57,15 +57,15 @@ def cause(
     `stopped`: how many ranks of each node that `ended` lacks were alive until their launcher ended them.
     """
     ended, nodes = ended or {}, nodes or {}
-    events = ranking.told_apart(events)
+    every, events = _Found(events, stopped or {}), ranking.told_apart(events)
     symptoms = [each for each in events if each.signature.role == "symptom"]
     roots = ranking.roots(events, symptoms, ended)
     if roots and (roots[0].signature.sure or roots[0].signature.failure not in ENDINGS):
-        return _by_root(roots, events, ended, nodes)
+        return _by_root(roots, every, ended, nodes)
     if found := _by_silence(symptoms, ended, nodes, heard, stopped or {}):
         return found
     if roots:
-        return _by_root(roots, events, ended, nodes)
+        return _by_root(roots, every, ended, nodes)
     if found := _by_operation(events, symptoms, ended, nodes, heard):
         return found
     if symptoms := [each for each in events if each.signature.role in ("symptom", "pointer")]:
@@ -73,9 +73,14 @@ def cause(
     return Cause("none", "unknown", "sure")
 
 
-def _by_root(
-    roots: Sequence[Event], events: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]
-) -> Cause:
+class _Found(NamedTuple):
+    """All events, also those that say nothing of the cause, and how many ranks of each node had to be ended."""
+
+    events: Sequence[Event]
+    stopped: Mapping[str, int]
+
+
+def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> Cause:
     best = roots[0]
     signature = best.signature
     same = [each for each in roots if each.signature.failure == signature.failure]
@@ -86,8 +91,8 @@ def _by_root(
     known = set(nodes.values())
     on_it = {rank for rank, name in nodes.items() if {name} == where}
     if signature.failure in _OF_ONE_NODE and len(known) > 1 and on_it and on_it <= ranks:
-        past = {node for node in _past(signature.failure, events, ended, nodes) if node not in where}
-        whose, verdict = ("node", _OF_ONE_NODE[signature.failure]) if past else (whose, "check")
+        alone = _got_past(where, roots, found, ended, nodes)
+        whose, verdict = ("node", _OF_ONE_NODE[signature.failure]) if alone else (whose, "check")
     everywhere = len(nodes) > 1 and (ranks >= set(nodes) or (len(where) > 1 and 2 * len(ranks) >= len(nodes)))
     rank, node = best.rank, _node_of(best, nodes)
     if rank is None and (rank := by_pid(best, ended, nodes)) is not None:
@@ -121,20 +126,37 @@ def _by_root(
     )
 
 
-def _past(failure: str, events: Sequence[Event], ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> set[str]:
-    """Return the nodes with a rank that got past such a failure: it wrote something else, or ended by itself.
+def _got_past(
+    where: Collection[str],
+    roots: Sequence[Event],
+    found: "_Found",
+    ended: Mapping[int, Ended],
+    nodes: Mapping[int, str],
+) -> bool:
+    """Return whether ranks of other nodes got past such a failure, or were at least not ended before they could fail.
 
-    Ranks that were ended meanwhile may have been about to fail in the same way.
+    Those that got past it wrote something else, or ended by themselves.
     """
+    failure, signalled = roots[0].signature.failure, (-signal.SIGTERM, -signal.SIGKILL)
+    others = {rank for rank, node in nodes.items() if node not in where}
     wrote = {
         each.rank
-        for each in events
+        for each in found.events
         if each.signature.role in ("root", "symptom")
         and not each.signature.summary
         and each.signature.failure not in {failure, *ENDINGS}
     }
-    by_itself = {rank for rank, each in ended.items() if each.code not in (-signal.SIGTERM, -signal.SIGKILL)}
-    return {nodes[rank] for rank in wrote | by_itself if rank is not None and rank in nodes}
+    if others & (wrote | {rank for rank, each in ended.items() if each.code not in signalled}):
+        return True
+    return not (
+        any(
+            each.signature.failure in ENDINGS
+            or (each.signature.role == "teardown" and _node_of(each, nodes) not in {"", *where})
+            for each in found.events
+        )
+        or any(rank in ended for rank in others)
+        or any(count for node, count in found.stopped.items() if node not in where)
+    )
 
 
 def by_pid(event: Event, ended: Mapping[int, Ended], nodes: Mapping[int, str]) -> int | None:

@@ -26,6 +26,7 @@ Traceback (most recent call last):
 RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:59042.
 """
 CLOSED_BY = CLOSED.splitlines(keepends=True)[-1]
+ENDED_BY_SRUN = "srun: error: n2: task 1: Exited with exit code 1\nsrun: error: n1: task 0: Terminated\n"
 NO_MODULE = "[rank1]: ModuleNotFoundError: No module named 'a'\n"
 RAISED = """\
 step 3 loss 0.25
@@ -172,19 +173,15 @@ def test_a_host_has_slurms_name_of_its_node(host: str, by_slurm: str, wanted: st
 
 
 def test_a_verdict_on_a_node(tmp_path: Path) -> None:
-    """In one line."""
+    """In one line; in --json on every node, and those where nothing began are clear."""
     log = tmp_path / "log"
     log.write_text("Jan  1 00:00:00 gpu07 kernel: NVRM: Xid (PCI:0000:5f:00): 79, GPU has fallen off the bus.\n")
     found = view.lines(of_files([log], library.load()), on=False)
     assert ("  began with: gpu07" in found, "  verdict: gpu07: exclude" in found) == (True, True)
     assert found[-1] == "another run may succeed"
-
-
-def test_a_verdict_on_every_node(tmp_path: Path) -> None:
-    """Those where nothing began are clear."""
     (tmp_path / "log").write_text("srun: error: Node failure on n2\n")
-    found = form(of_files([tmp_path / "log"], library.load(), known=Known(nodes={0: "n1", 1: "n2"})))
-    assert (found["nodes"], found["verdicts"]) == ({"n2": "exclude"}, {"n1": "clear", "n2": "exclude"})
+    every = form(of_files([tmp_path / "log"], library.load(), known=Known(nodes={0: "n1", 1: "n2"})))
+    assert (every["nodes"], every["verdicts"]) == ({"n2": "exclude"}, {"n1": "clear", "n2": "exclude"})
 
 
 def test_a_cause_that_is_not_known(logs: Path) -> None:
@@ -214,8 +211,16 @@ def test_a_cause_that_is_not_known(logs: Path) -> None:
         ("[rank1]: KeyError: 'x'\n", Known(), "user_code", False),
         # Its line is a watchdog's; that the node was lost is not in the log.
         ("[rank1]: Watchdog caught collective operation timeout\n", Known(state="NODE_FAIL"), "node_down", True),
-        # What fails on one node of two may succeed elsewhere, if the other one got past it.
-        (NO_MODULE, Known(nodes={0: "n1", 1: "n2"}), "import_env", False),
+        # What fails on one node of two may succeed elsewhere, unless the other one was ended before it could fail.
+        (NO_MODULE, Known(nodes={0: "n1", 1: "n2"}), "import_env", True),
+        (NO_MODULE + ENDED_BY_SRUN, Known(nodes={0: "n1", 1: "n2"}), "import_env", False),
+        (NO_MODULE + ENDED_BY_SRUN, Known(nodes={0: "n1", 1: "n2"}, by_node=True), "import_env", False),
+        (
+            NO_MODULE + "Sending process 7 closing signal SIGTERM\n",
+            Known(nodes={0: "n1", 1: "n2"}),
+            "import_env",
+            False,
+        ),
         (f"{NO_MODULE}[rank0]: {CLOSED_BY}", Known(nodes={0: "n1", 1: "n2"}), "import_env", True),
     ],
 )
