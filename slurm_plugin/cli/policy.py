@@ -18,7 +18,7 @@ from slurm_plugin.slurm import connect
 from slurm_plugin.spec import policy_language, submit_config
 from slurm_plugin.submit import policy_verdict, submission
 from slurm_plugin.submit.policy_verdict import JobOptions
-from slurm_plugin.submit.wrapper import batch_script
+from slurm_plugin.submit.wrapper import batch_script, plugin_command
 
 _NO_VAL = 4294967294  # slurm.NO_VAL
 _NOTHING = ("nil", str(_NO_VAL))
@@ -66,8 +66,8 @@ def test(
         specs = load_specs(data, job_file, own, flags_if_it_can_say)
         jobs = [submission.build(spec, here, spec_name(job_file)) for spec in specs]
     rules_here = config or lua_file or submit_config.DEFAULT_PATH.exists()
-    if not rules_here and submission.is_plain(settings, connect):
-        words = f"{submission.NOT_INSTALLED}: no rule applies, and no restart is granted"
+    if not rules_here and plugin_command.is_plain(settings.command, connect):
+        words = f"{plugin_command.NOT_INSTALLED}: no rule applies, and no restart is granted"
         nothing = {"verdict": "accepted", "user": user or submission.own_name(), "changes": [], "messages": [words]}
         click.echo(json.dumps({**nothing, "log": []}) if as_json else f"accepted\n  {words}")
         return 0

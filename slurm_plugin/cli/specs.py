@@ -113,7 +113,7 @@ def sbatch_flags(names: Sequence[str]) -> Mapping[str, str]:
 
 def say_what_lacks(spec: Spec, settings: submit_config.SubmitConfig) -> None:
     """Say on stderr what the spec asks for and this cluster lacks. Say nothing where Slurm does not answer."""
-    if text := submission.without_installation(spec, settings, connect):
+    if text := plugin_command.without_installation(spec, settings.command, connect):
         click.echo(f"slurm-plugin: {text}", err=True)
 
 

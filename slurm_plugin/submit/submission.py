@@ -14,7 +14,7 @@ from msgspec import Struct
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.launch import env_file, hooks
 from slurm_plugin.launch.container import IMAGE_FLAG, PYXIS
-from slurm_plugin.records import directories, job_directory, requests, site_settings, token
+from slurm_plugin.records import directories, job_directory, requests, token
 from slurm_plugin.slurm import Slurm, SlurmError, Submitted
 from slurm_plugin.spec import Spec, policy_language
 from slurm_plugin.spec.key_types import HOOKS
@@ -23,8 +23,6 @@ from slurm_plugin.submit import policy_verdict, render
 from slurm_plugin.submit.wrapper import batch_script, plugin_command
 from slurm_plugin.submit.wrapper.arguments import Given
 
-NOT_INSTALLED: Final = "no admin has installed slurm_plugin on this cluster"
-CONFIG_S: Final = 5.0  # for slurmctld's settings, which a submission does not need
 CONTROLLER_AWAY_S: Final = 60.0  # how long a slurmctld may take to restart
 
 
@@ -150,35 +148,6 @@ def check(specs: Sequence[Spec], site: render.Site, config: SubmitConfig) -> Non
         check_data(spec, site, config)
     check_share(specs[0], site, config)
     check_runtime(specs, _srun_takes)
-
-
-def is_plain(settings: SubmitConfig, door: Callable[..., Slurm]) -> bool:
-    """Return whether no admin has installed slurm_plugin on this cluster: slurm.conf names none of its files.
-
-    Ask slurmctld once, only if this machine has no deployed command. False if it does not answer within CONFIG_S.
-    """
-    if os.path.exists(settings.command):  # noqa: PTH110
-        return False
-    try:
-        slurm = door(deadline_s=CONFIG_S, say=lambda _line: None)
-        return not site_settings.names_hooks(slurm.config(), settings.command.removesuffix("/bin/slurm-plugin"))
-    except SlurmPluginError:
-        return False
-
-
-def without_installation(spec: Spec, settings: SubmitConfig, door: Callable[..., Slurm]) -> str:
-    """Return what the spec asks for and a cluster without an installation lacks; empty for nothing."""
-    lacks = {
-        "retries": f"the job restarts itself, at most {spec.retries} times, and bad nodes are not drained",
-        "queue_timeout": "nothing ends the wait in the queue after a restart",
-        "grow": "the job does not move to more nodes",
-        "performance": "a slow job does not move to other nodes",
-    }
-    asked = {"performance": spec.performance and spec.performance.action == "reschedule"}
-    found = [f"\n  {key}: {text}" for key, text in lacks.items() if asked.get(key, getattr(spec, key))]
-    if not found or not is_plain(settings, door):
-        return ""
-    return f"{NOT_INSTALLED}: what it has says slurm-plugin doctor{''.join(found)}"
 
 
 def _srun_takes(flag: str) -> bool | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
+    from slurm_plugin.slurm import Slurm
     from slurm_plugin.submit.wrapper.arguments import Given
     from slurm_plugin.submit.wrapper.build import Submission
 
@@ -49,7 +50,7 @@ def main(args: "Sequence[str]") -> int:
     if made and made.place:
         from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - only for a script that has features
 
-        made = submission.write_script(made) or (None if made.of_site else made)
+        made = submission.write_script(made) or (None if made.features.of_site else made)
     if made and made.script:
         _on_fd(_STDIN, made.script)
     return _become(path, made.arguments if made else args, os.environ)
@@ -72,8 +73,20 @@ def _with_features(args: "Sequence[str]", settings: "Mapping[str, Any]") -> "Sub
     from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - only for a script that has features
 
     command = settings.get("command") or f"{site_settings.DEFAULT_ROOT}/bin/slurm-plugin"
+    from slurm_plugin.submit.wrapper import plugin_command  # noqa: PLC0415
+
     made = submission.make(given, script, name, site, command)
-    return made if made is None or isinstance(made, str) else made._replace(place=place)
+    if made is None or isinstance(made, str):
+        return made
+    if text := plugin_command.without_installation(made.features, command, _door):
+        print(f"slurm-plugin: {text}", file=sys.stderr)
+    return made._replace(place=place)
+
+
+def _door(**options: "Any") -> "Slurm":
+    from slurm_plugin.slurm import connect  # noqa: PLC0415 - only where no command is deployed
+
+    return connect(**options)
 
 
 def _settings() -> "Mapping[str, Any]":

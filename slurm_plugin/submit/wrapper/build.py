@@ -52,14 +52,13 @@ class Sources(NamedTuple):
 class Submission(NamedTuple):
     """The arguments and the script for the real sbatch.
 
-    `place`: the file of the user's script; empty: it came on stdin or by --wrap. `of_site`: only the site requests the
-    features.
+    `place`: the file of the user's script; empty: it came on stdin or by --wrap.
     """
 
     arguments: list[str]
     script: bytes
     place: str = ""
-    of_site: bool = False
+    features: Features = Features()
 
 
 def sources(line: Given, environ: Mapping[str, str], block: list[bytes]) -> Sources:
@@ -78,7 +77,7 @@ def build(found: Sources, features: Features, script: bytes, name: str, command:
     kept = [word for option in found.line.options if option.name != "wrap" for word in option.words]
     own = [*([f"--job-name={name}"] if name and not found.last("job-name") else []), *_added_options(found, features)]
     whole = _script(features, script, found.line.rest[1:], command, _outlives(found, features))
-    return Submission([*kept, *own], whole, of_site=features.of_site)
+    return Submission([*kept, *own], whole, features=features)
 
 
 def _added_options(found: Sources, features: Features) -> list[str]:

@@ -1,9 +1,18 @@
-"""Find the `slurm-plugin` that batch scripts call. Standard library only."""
+"""Find the `slurm-plugin` that batch scripts call, and what a cluster without one lacks. Standard library only."""
 
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
-from slurm_plugin.errors import MissingError
+from slurm_plugin.errors import MissingError, SlurmPluginError
+from slurm_plugin.records import site_settings
+
+if TYPE_CHECKING:
+    from slurm_plugin.slurm import Slurm
+
+NOT_INSTALLED: Final = "no admin has installed slurm_plugin on this cluster"
+CONFIG_S: Final = 5.0  # for slurmctld's settings, which a submission does not need
 
 
 def for_scripts(wanted: str) -> str:
@@ -26,3 +35,36 @@ def for_scripts(wanted: str) -> str:
             "  deploy it with: slurm-plugin site install --apply; or install the package: pip install slurm_plugin"
         )
     return found
+
+
+def is_plain(command: str, door: "Callable[..., Slurm]") -> bool:
+    """Return whether no admin has installed slurm_plugin on this cluster: slurm.conf names none of its files.
+
+    Ask slurmctld once, only if this machine has no deployed command. False if it does not answer within CONFIG_S.
+    """
+    if os.path.exists(command):  # noqa: PTH110
+        return False
+    try:
+        slurm = door(deadline_s=CONFIG_S, say=lambda _line: None)
+        return not site_settings.names_hooks(slurm.config(), command.removesuffix("/bin/slurm-plugin"))
+    except SlurmPluginError:
+        return False
+
+
+def without_installation(wanted: Any, command: str, door: "Callable[..., Slurm]") -> str:
+    """Return what a spec or a script asks for and a cluster without an installation lacks; empty for nothing.
+
+    `wanted`: a Spec, or the Features of a script.
+    """
+    lacks = {
+        "retries": f"the job restarts itself, at most {wanted.retries} times, and bad nodes are not drained",
+        "queue_timeout": "nothing ends the wait in the queue after a restart",
+        "grow": "the job does not move to more nodes",
+        "performance": "a slow job does not move to other nodes",
+    }
+    slow = getattr(wanted, "performance", None)
+    asked = {"performance": slow and slow.action == "reschedule"}
+    found = [f"\n  {key}: {text}" for key, text in lacks.items() if asked.get(key, getattr(wanted, key, None))]
+    if not found or not is_plain(command, door):
+        return ""
+    return f"{NOT_INSTALLED}: what it has says slurm-plugin doctor{''.join(found)}"

@@ -88,7 +88,7 @@ def write_script(made: Submission) -> Submission | None:
     except OSError as error:
         with suppress(OSError):
             os.unlink(path)  # noqa: PTH108
-        if not made.of_site:
+        if not made.features.of_site:
             print(
                 f"slurm-plugin: {os.path.normpath(folder)}: {error.strerror}: Slurm gets no Command of the job",
                 file=sys.stderr,

@@ -9,6 +9,7 @@ from slurm_plugin.__main__ import main
 from slurm_plugin.cli.specs import CONFIG
 from slurm_plugin.spec import submit_config
 from slurm_plugin.submit import submission
+from slurm_plugin.submit.wrapper import plugin_command
 from tests.fake_slurm import FakeSlurm
 
 SITE = """command: /nonexistent/slurm-plugin
@@ -138,7 +139,7 @@ def test_without_an_installation(
     assert main(["policy", "test", "--user", "ada", str(job_file)]) == 0
     assert (
         capsys.readouterr().out
-        == f"accepted\n  {submission.NOT_INSTALLED}: no rule applies, and no restart is granted\n"
+        == f"accepted\n  {plugin_command.NOT_INSTALLED}: no rule applies, and no restart is granted\n"
     )
     assert main(["policy", "test", "--json", "--user", "ada", str(job_file)]) == 0
     assert json.loads(capsys.readouterr().out)["changes"] == []

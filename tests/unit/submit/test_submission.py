@@ -272,8 +272,8 @@ def test_what_no_admin_has_installed(keys: bytes, config: dict[str, str], said: 
     def no_slurm(**_: object) -> FakeSlurm:
         raise SlurmError("found no scontrol")
 
-    found = submission.without_installation(spec, settings, lambda **_: door)
+    found = plugin_command.without_installation(spec, settings.command, lambda **_: door)
     assert said in found
     assert bool(found) == bool(said)
-    assert submission.without_installation(spec, SiteConfig(command=sys.executable), no_slurm) == ""
-    assert submission.without_installation(spec, settings, no_slurm) == ""
+    assert plugin_command.without_installation(spec, sys.executable, no_slurm) == ""
+    assert plugin_command.without_installation(spec, settings.command, no_slurm) == ""

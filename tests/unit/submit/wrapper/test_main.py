@@ -258,3 +258,13 @@ def test_a_site_turns_features_on(tmp_path: Path, real: Path) -> None:
     for words in (["--no-requeue", "job.sh"], ["-N1", ":", "-N2", "job.sh"]):
         assert given(run(real, *words))["argv"] == words
     assert os.environ.get("SLURM_PLUGIN_SBATCH") is None
+
+
+@pytest.mark.parametrize(("prolog", "said"), [("(null)", True), ("/nonexistent/hooks/prolog", False)])
+def test_what_a_cluster_without_an_installation_lacks(real: Path, prolog: str, said: bool) -> None:
+    """It is said on stderr before sbatch runs, if slurm.conf names no file of the site directory."""
+    program(real / "real" / "scontrol", f"#!/bin/sh\necho 'Prolog                  = {prolog}'\n")
+    done = run(real, stdin=WITH.replace("=1", "=3"))
+    assert done.returncode == 7
+    assert ("retries: the job restarts itself, at most 3 times" in done.stderr.decode()) is said
+    assert not run(real, stdin=WITH.replace("retries=1", "mode=openmpi")).stderr
