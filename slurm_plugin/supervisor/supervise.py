@@ -14,7 +14,7 @@ from typing import Any
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records import grant, job_directory, launch_record, site_settings, token
+from slurm_plugin.records import grant, history, job_directory, launch_record, site_settings, token
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.records.site_settings import LOST_S
 from slurm_plugin.slurm import SlurmError, connect
@@ -129,7 +129,7 @@ class Supervisor:
                     return action
                 reason = self._prepare_again(action)
                 if self.launcher.told_to_end:
-                    return Action("finish", ENDED_BY_SLURM, "it was told to end before the program started again")
+                    return Action("finish", ENDED_BY_SLURM, f"{history.TOLD_TO_END} before the program started again")
         finally:
             self.nodes.close(self.attempts.dirty)
 

@@ -61,9 +61,7 @@ class Watcher:
     grows: Callable[[], str] = str  # returns why the job should be requeued for more nodes; empty if it should not
     clock: Callable[[], float] = time.monotonic
     mover: Mover | None = None  # finds that the program is slow
-    restarts: bool = (
-        True  # whether the job may restart: else no lost guard ends the program, and Slurm finds lost nodes
-    )
+    restarts: bool = True  # else no lost guard ends the program: Slurm finds lost nodes
     by_hand: bool = False  # only a request to save or a later run ends the program: its user debugs it
     found: Interruption | None = None
     _saved_at: float = 0.0
