@@ -68,7 +68,7 @@ def test_outside_an_allocation(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.
         "salloc --job-name=check-fabric --nodes=2 --nodelist=n[1,3] --exclusive --kill-command --partition=gpu --time=3"
     )
     own = "check fabric --nodes=n[1,3] --mpi=openmpi --interpreter=/opt/python3 --least=100.0 --json"
-    for command in ([sys.executable, "-m", "slurm_plugin"], [str(deployed)]):
+    for command in ([sys.executable, "-P", "-m", "slurm_plugin"], [str(deployed)]):
         with pytest.raises(BecameError) as became:
             main(["check", "fabric", *given])
         assert became.value.args[0] == [*asked.split(), "--immediate=9", *command, *own.split()]
