@@ -77,7 +77,8 @@ def ways(directory: Path, user: int) -> dict[str, Callable[[], Spent]]:
         for path in (place, place / "task.sh"):
             os.chown(path, user, user)
         task_prolog = run_directory / "task_prolog"
-        task_prolog.write_text(render("site/task_prolog.sh.j2", version="0", run_directory=str(run_directory)))
+        lines = node_directory.task_prolog(str(run_directory))
+        task_prolog.write_text(render("site/task_prolog.sh.j2", version="0", task_prolog=lines))
         ours = {"SLURM_PLUGIN_LAUNCH": LAUNCH} if text else {}
         said = subprocess.run(["/bin/sh", "-c", text], env=SLURMS, capture_output=True, check=True).stdout
         found[name] = script(task_prolog, {**SLURMS, **ours}, said.count(b"\n") + 1 if text else 0)
