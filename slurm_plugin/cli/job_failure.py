@@ -78,8 +78,8 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
         Known(
             state=_state(line, job.state if job and ended else ""),
             nodes=hosts.get(attempt, selection.UNKNOWN).by_rank(),
-            oom=history.ended_by(line) == "memory",
-            ended_by=history.ended_by(line),
+            oom=(ended_by := history.ended_by(line)) == "memory",
+            ended_by=ended_by,
             by_node=line.get("launch") == "node",
             faults=drains | dict(history.verdicts(line)),
             kernel={str(name): str(text) for name, text in kernel.items()} if isinstance(kernel, dict) else {},

@@ -158,7 +158,7 @@ NODE_STATES: Final[Mapping[str, str]] = {
 
 
 def is_hopeless(reason: str, partitions: str) -> bool:
-    """Return whether a job with this reason never starts unless somebody changes it, or a limit."""
+    """Return whether a job with this reason cannot start until a user changes the job or an admin changes a limit."""
     there = reason in HOPELESS_THERE and "," not in partitions
     return reason in HOPELESS or there or bool(_ALONE.match(reason))
 

@@ -155,7 +155,7 @@ def test_a_suspect_is_looked_at_in_every_mode(srun: Path, capfd: pytest.CaptureF
 
 
 def test_of_a_real_run(srun: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The log of the attempt itself is read, not what stood there before; the words follow, and diagnosis.json."""
+    """Only the part of the log that this attempt wrote is read. The cause is logged and recorded in diagnosis.json."""
     (srun / "work/fails.py").write_text(FAILS)
     found, text = run_of(srun, capfd, sys.executable, "fails.py")
     assert (found.kind, found.code) == ("fail", 1)
