@@ -62,7 +62,7 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
     files = files or (missing if line else [])  # its exit code and its nodes are recorded
     if not files:
         if job and not recorded and (job.state in ENDED or job.restarts):
-            return Failure([], _unstarted(door, job))
+            return Failure([], _unstarted(door, job)._replace(job=word))
         now = f"; the job is {job.state} ({job.reason})" if job else ""
         raise selection.NoLogError(f"found no log of attempt {attempt}{now}\n  its state: slurm-plugin why {word}")
     ended = job is not None and job.state in ENDED and attempt == last
@@ -76,6 +76,7 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
     return Failure(
         files,
         Known(
+            job=word,
             state=_state(line, job.state if job and ended else ""),
             nodes=hosts.get(attempt, selection.UNKNOWN).by_rank(),
             oom=(ended_by := history.ended_by(line)) == "memory",

@@ -49,6 +49,7 @@ class Diagnosis(NamedTuple):
     last: tuple[str, ...] = ()  # without evidence: the log that was written last, and its last lines
     unread: tuple[str, ...] = ()  # files that could not be read, and why
     clocks: Mapping[str, float] = MappingProxyType({})  # of nodes: how many seconds ahead
+    job: str = ""  # its number or name
     nodes: tuple[str, ...] = ()  # all that are known, with those where it did not begin
 
 
@@ -124,7 +125,9 @@ def of_files(
     ranks = {each.rank for each in scanner.events if each.rank is not None} | {*ends, *heard, *known.nodes, *dumps}
     count = len(ranks) if len(ranks) == max(ranks, default=-1) + 1 else 0  # else some are not known
     every = tuple(dict.fromkeys((*nodes.values(), *known.faults)))
-    found = Diagnosis(cause, count, place, cut=scanner.cut, unread=tuple(unread), clocks=ahead, nodes=every)
+    found = Diagnosis(
+        cause, count, place, cut=scanner.cut, unread=tuple(unread), clocks=ahead, job=known.job, nodes=every
+    )
     try:
         return _shown(found, files, limit, progress)
     except OSError:  # a file is gone meanwhile

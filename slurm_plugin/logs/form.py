@@ -1,5 +1,6 @@
 """A diagnosis as JSON has it: for `diagnose --json`, and for `diagnosis.json` in a job's directory. Pure."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ from slurm_plugin.logs.diagnosis import Diagnosis
 from slurm_plugin.logs.scan import Event
 from slurm_plugin.logs.signature import CLASSES, Signature
 
+_JOB: Final = re.compile(r"\bJOB\b")  # stands for the job in an advice
 LONGEST: Final = 400  # characters of the line of evidence
 
 
@@ -33,7 +35,7 @@ def form(found: Diagnosis) -> dict[str, Any]:
         "evidence": event and {**_place_of(event), "text": event.text[:LONGEST], "signature": event.signature.id},
         "last": {"file": found.last[0], "lines": [each[:LONGEST] for each in found.last[1:]]} if found.last else None,
         "means": own.means if own else "",
-        "fix": list(fix),
+        "fix": [_JOB.sub(found.job or "JOB", each) for each in fix],
         "retry": retry,
         "beside": cause.beside,
         "kernel": dict([cause.kernel]) if cause.kernel else {},

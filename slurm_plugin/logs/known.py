@@ -61,6 +61,7 @@ class Known(NamedTuple):
     by_node: bool = False  # whether a task of srun is a launcher of its node, and its number no rank
     unstarted: str = ""  # what Slurm says of a job without a log
     kernel: Mapping[str, str] = {}  # what the kernel of each node wrote meanwhile
+    job: str = ""  # its number or name: the advice names it
     oom: bool = False  # whether Slurm saw the out-of-memory killer in the job's cgroup
 
 

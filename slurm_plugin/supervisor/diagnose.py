@@ -76,6 +76,7 @@ class Failure:
             nodes=dict(enumerate(ranks)),
             by_node=self.preparation.launch_level == "node",
             code=self.code,
+            job=str(run.job_id),
             ended_by=self.cause,
             oom=self.cause == "memory",
             faults=faults,

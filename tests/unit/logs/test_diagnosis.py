@@ -231,6 +231,14 @@ def test_what_to_do(text: str, known: Known, failure: str, retry: bool | None, t
     assert (found["class"], found["retry"], bool(found["fix"])) == (failure, retry, True)
 
 
+@pytest.mark.parametrize(("job", "named"), [("7_1", "7_1"), ("", "JOB")])
+def test_advice_names_the_job(job: str, named: str, tmp_path: Path) -> None:
+    """A command in the advice can be copied as it is, where the job is known."""
+    (tmp_path / "log").write_text("")
+    found = form(of_files([tmp_path / "log"], library.load(), known=Known(state="CANCELLED", job=job)))
+    assert found["fix"] == [f"see who cancelled it: sacct -j {named} -o State%30"]
+
+
 def test_what_the_kernel_wrote(logs: Path) -> None:
     """It says why a rank was killed, whose process it was, and what to do; it is in no file."""
     (logs / "run/attempt_0/2/stderr.log").write_text("")
