@@ -66,10 +66,10 @@ def limit(text: str) -> int | None:
         raise ValueError(f"{error}, or {UNLIMITED}") from None
 
 
-def change(text: str) -> tuple[int, bool]:
-    """Return the seconds in `4h` or `+4h`, and whether they are to be added. Raises ValueError for another text."""
+def change(text: str) -> tuple[int | None, bool]:
+    """Return the seconds in `4h` or `+4h`, None for no limit, and whether to add them. Raises ValueError otherwise."""
     try:
-        return seconds(text.removeprefix("+")), text.startswith("+")
+        return (seconds(text[1:]), True) if text.startswith("+") else (limit(text), False)
     except ValueError as error:
         raise ValueError(f"a new time limit, or + and how much longer, such as +2h: {error}") from None
 

@@ -27,7 +27,7 @@ class Door(FakeSlurm):
         if self.refuses:
             raise SlurmError(f"could not update job 7 (TimeLimit): {self.refuses}\n  see it with: scontrol show job 7")
         super().update_job(job_id, **fields)
-        self.wanted = int(fields["TimeLimit"]) * 60
+        self.wanted = None if fields["TimeLimit"] == "UNLIMITED" else int(fields["TimeLimit"]) * 60
 
     def queueing(self, job_ids: object) -> dict[int, Queueing]:  # type: ignore[override]
         """Return the limit, the new one after some readings."""
@@ -50,9 +50,10 @@ def running(ran: timedelta = timedelta(hours=1)) -> dict[str, object]:
         (2 * HOUR_S, True, "240", "its time limit is 04:00:00, it was 02:00:00"),
         (90 * 60 + 1, False, "91", "its time limit is 01:31:00, it was 02:00:00"),
         (30 * HOUR_S, False, "1800", "its time limit is 1-06:00:00, it was 02:00:00"),
+        (None, False, "UNLIMITED", "its time limit is none, it was 02:00:00"),
     ],
 )
-def test_a_new_limit(seconds: int, longer: bool, minutes: str, says: str) -> None:
+def test_a_new_limit(seconds: int | None, longer: bool, minutes: str, says: str) -> None:
     """It is rounded up to Slurm's minutes."""
     door = Door()
     assert time_limit.change(door, 7, seconds, longer=longer) == says
@@ -77,6 +78,14 @@ def test_the_limit_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("door", "to_s", "most_s", "says"),
     [
+        (
+            Door(refuses=DENIED, **running()),
+            None,
+            None,
+            "job 7 keeps its time limit: Slurm lets only an operator raise the limit of a running job\n"
+            "  an operator does it with: scontrol update JobId=7 TimeLimit=UNLIMITED\n"
+            "  a job with `grace`, `checkpoint` and `retries` saves at its limit and goes on in a new run",
+        ),
         (
             Door(refuses=DENIED, **running()),
             4 * HOUR_S,
@@ -114,7 +123,7 @@ def test_the_limit_is_the_same() -> None:
         ),
     ],
 )
-def test_a_limit_that_stays(door: Door, to_s: int, most_s: int | None, says: str) -> None:
+def test_a_limit_that_stays(door: Door, to_s: int | None, most_s: int | None, says: str) -> None:
     """The message has the reason, and the command that helps."""
     with pytest.raises(time_limit.NotChangedError) as caught:
         time_limit.change(door, 7, to_s, most_s=most_s, sleep=lambda _: None)

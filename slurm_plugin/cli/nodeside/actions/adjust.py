@@ -25,7 +25,8 @@ def _time(options: Namespace) -> int:
         job_id = _number(word, door, "time")
         job = job_lookup.living_job(door, job_id)
         if place := share_request.place(door, job):
-            said = share_request.ask(door, job, place, "time", {"to": f"{'+' * longer}{seconds}s"})
+            to = durations.UNLIMITED if seconds is None else f"{'+' * longer}{seconds}s"
+            said = share_request.ask(door, job, place, "time", {"to": to})
         else:
             most_s = grant.longest_s(job, _limit(door, job_id), extend_s)
             with share_request.explained(job, "change the time of"):
@@ -70,7 +71,7 @@ TIME = Command(
     f"be raised by an operator, and by the owner if the site allows it (extend_time).\n\n{EXITS}",
     (
         JOBS,
-        Parameter("to", "a new limit such as 4h, or an increase such as +2h", "TIME", read=durations.change),
+        Parameter("to", "a new limit such as 4h, UNLIMITED, or an increase such as +2h", "TIME", read=durations.change),
         JSON,
     ),
     _time,
