@@ -21,7 +21,7 @@ from slurm_plugin.slurm import (
     Submitted,
 )
 from slurm_plugin.slurm.limits import Limit
-from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Reservation, Resources
+from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Partition, Reservation, Resources
 
 _FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded", "JobName": "name"}
 
@@ -66,6 +66,7 @@ class FakeSlurm:
         self.uses: list[DeviceUse] = []
         self.events: list[Event] = []
         self.reserved: list[Reservation] = []
+        self.known_partitions = [Partition("main", is_default=True, nodes=4)]
         self.private = False  # PrivateData=nodes,reservations
         self.clusters: dict[str, FakeSlurm] = {}
 
@@ -192,9 +193,9 @@ class FakeSlurm:
         self._refuse("node_events", node)
         return self.events
 
-    def default_partition(self) -> str:
-        self._refuse("default_partition", None)
-        return "main"
+    def partitions(self) -> Sequence[Partition]:
+        self._refuse("partitions", None)
+        return self.known_partitions
 
     def update_job(self, job_id: int, **fields: str) -> None:
         self._change("update_job", job_id, fields)

@@ -14,7 +14,7 @@ from hostfiles import nodelist
 from slurm_plugin.slurm import calls, parse, resources
 from slurm_plugin.slurm.command_runner import CommandRunner
 from slurm_plugin.slurm.model import Node
-from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Reservation, Resources
+from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Partition, Reservation, Resources
 
 EVENT_FIELDS: Final = "TimeStart,TimeEnd,State,User,Reason"  # the last field may contain any text
 MOST_NODES: Final = 1 << 16  # nodes in the lines about a job's devices, which a user can forge
@@ -57,9 +57,9 @@ class Inventory(CommandRunner):
         """Return the reservations that this user may see."""
         return reservations(self._ask(["scontrol", "--oneliner", "show", "reservation"], calls.READ_RESERVATIONS))
 
-    def default_partition(self) -> str:
-        """Return the default partition; empty if Slurm has none."""
-        return default_partition(self._ask(["scontrol", "show", "partition"], calls.READ_PARTITIONS))
+    def partitions(self) -> Sequence[Partition]:
+        """Return the partitions that this user may see."""
+        return partitions(self._ask(["scontrol", "show", "partition"], calls.READ_PARTITIONS))
 
 
 def machines(text: str) -> dict[str, tuple[Node, Resources]]:
@@ -120,12 +120,22 @@ def device_uses(text: str, of: int | None = None) -> list[DeviceUse]:
     return found
 
 
-def default_partition(text: str) -> str:
-    """Return the default partition in `scontrol show partition`; empty if none is the default."""
-    for part in _PARTITION.split(text):
-        if re.search(r"\bDefault=YES\b", part):
-            return part.partition("=")[2].split(maxsplit=1)[0]
-    return ""
+def partitions(text: str) -> list[Partition]:
+    """Parse `scontrol show partition`."""
+    found = []
+    for part in _PARTITION.split(text)[1:]:
+        fields = dict(word.split("=", 1) for word in part.split() if "=" in word)
+        most = fields.get("MaxNodes", "")
+        found.append(
+            Partition(
+                fields["PartitionName"],
+                fields.get("Default") == "YES",
+                _number(fields.get("TotalNodes", "")),
+                int(most) if most.isdecimal() else None,
+                _number(fields.get("MinNodes", "")),
+            )
+        )
+    return found
 
 
 def reservations(text: str) -> list[Reservation]:

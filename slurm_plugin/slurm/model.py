@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a hook needs no `datetime` if all checks pass
     from datetime import datetime
 
     from slurm_plugin.slurm.limits import Limit
-    from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Reservation, Resources
+    from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Partition, Reservation, Resources
 
 UNKNOWN: Final = "UNKNOWN"
 HOOK_COMMANDS: Final = ("scontrol", "squeue", "scancel")  # the commands of Slurm that hooks run
@@ -283,8 +283,8 @@ class Slurm(Protocol):
     def node_events(self, node: str) -> "Sequence[Event]":
         """Return the times at which a node was out of service, from slurmdbd. Raise SlurmError without a slurmdbd."""
 
-    def default_partition(self) -> str:
-        """Return the default partition; empty if Slurm has none."""
+    def partitions(self) -> "Sequence[Partition]":
+        """Return the partitions that this user may see."""
 
     def update_job(self, job_id: int, **fields: str) -> None:
         """Change a job's fields (scontrol's names: ExcNodeList, AdminComment, Comment, StartTime, Nice ...).

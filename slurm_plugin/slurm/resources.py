@@ -50,6 +50,16 @@ class DeviceUse(NamedTuple):
     devices: tuple[Gres, ...]
 
 
+class Partition(NamedTuple):
+    """The number of a partition's nodes, and its limits on the nodes of one job."""
+
+    name: str
+    is_default: bool
+    nodes: int
+    most: int | None = None  # MaxNodes; None: no limit
+    least: int = 0  # MinNodes
+
+
 class Event(NamedTuple):
     """A time during which a node was out of service, as slurmdbd has it."""
 

@@ -5,10 +5,11 @@ that begins with it. The longest matching key is used. Callers replace `{job}`, 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from slurm_plugin.records.history import STATES
+from slurm_plugin.slurm.resources import Partition
 
 
 class Known(NamedTuple):
@@ -108,7 +109,7 @@ _ALONE: Final = re.compile(r"(Assoc|QOS)Max\w+Per(Job|Node)|QOSMin")
 # How the reasons begin that a reservation may cause, and those that also have other causes.
 RESERVED: Final = ("ReqNodeNotAvail", "Nodes required for job are DOWN, DRAINED or reserved", "Resources")
 
-# 22.05 uses this reason in two cases: for a limit that an administrator may raise, and if the partition is too small.
+# 22.05 uses this reason in two cases: for MaxNodes and MinNodes of the partition, and if the partition is too small.
 NODE_LIMIT: Final = "PartitionNodeLimit"
 
 # Reasons for a node's state that slurmctld and slurmd write.
@@ -169,16 +170,27 @@ def says(reason: str) -> str:
     return row.says if row else ""
 
 
-def too_many(wanted: int, partitions: str, there: Mapping[str, int]) -> str:
-    """Return a text that says that each of a job's partitions has too few nodes; "" if one has enough.
+def wrong_number(wanted: int, names: str, partitions: Iterable[Partition]) -> str:
+    """Return a text that says that none of a job's partitions starts a job of so many nodes; "" if one does.
 
-    `there`: the number of nodes of each partition.
+    `names`: the job's partitions, separated by commas. `partitions`: all of the cluster.
     """
-    names = [name for name in partitions.split(",") if name in there]
-    if not names or wanted <= max(there[name] for name in names):
+    known = {each.name: each for each in partitions}
+    found = [_refuses(known[name], wanted) for name in names.split(",") if name in known]
+    if not found or not all(found):
         return ""
-    has = " and ".join(f"partition {name} has {there[name]}" for name in names)
-    return f"it asks for {wanted} nodes, and {has}, so it never starts"
+    return f"it asks for {wanted} nodes, and {' and '.join(found)}, so it never starts"
+
+
+def _refuses(partition: Partition, wanted: int) -> str:
+    """Return why a partition starts no job of so many nodes; "" if it does."""
+    if wanted > partition.nodes:
+        return f"partition {partition.name} has {partition.nodes}"
+    if partition.most is not None and wanted > partition.most:
+        return f"partition {partition.name} allows at most {partition.most} (MaxNodes)"
+    if wanted < partition.least:
+        return f"partition {partition.name} allows no fewer than {partition.least} (MinNodes)"
+    return ""
 
 
 def row_of(table: Mapping[str, Known], words: str) -> Known | None:

@@ -93,7 +93,7 @@ def _free(options: Namespace, door: Slurm, *, periodic: bool | None) -> int:
     read_specs = specs.read_specs(options.free, submit_config.load(Path(config) if config else None), lambda _: None)
     default = ""
     with suppress(SlurmError):  # then consider every partition
-        default = door.default_partition()
+        default = next((each.name for each in door.partitions() if each.is_default), "")
     try:
         jobs = {place: fit.needs(spec, default) for place, spec in enumerate(read_specs)}
     except nodelist.HostfileError as error:

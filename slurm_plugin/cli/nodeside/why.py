@@ -2,7 +2,6 @@
 
 import json
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,15 +92,13 @@ def reserved(door: Slurm, job: Job) -> str:
 
 
 def more_than_there_are(door: Slurm, job: Job) -> str:
-    """Return a message if a job waits for more nodes than its partition has; "" if not, or if Slurm does not answer."""
+    """Return a message if no partition of a job starts one of its size; "" if one does, or if Slurm does not answer."""
     if job.reason != reasons.NODE_LIMIT:
         return ""
     try:
-        wanted = door.request(job.id).nodes
-        there = Counter(name for node in door.nodes([]).values() for name in node.partitions)
+        return reasons.wrong_number(door.request(job.id).nodes, job.partition, door.partitions())
     except SlurmError:
         return ""
-    return reasons.too_many(wanted, job.partition, there)
 
 
 def _node(name: str, door: Slurm) -> Answer:

@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from slurm_plugin.slurm import SlurmError
-from slurm_plugin.slurm.inventory import default_partition, device_uses, events, machines, reservations
+from slurm_plugin.slurm.inventory import device_uses, events, machines, partitions, reservations
 from slurm_plugin.slurm.resources import (
     DeviceUse,
     Event,
     Gres,
     Obstacle,
+    Partition,
     Reservation,
     Resources,
     gres,
@@ -133,14 +134,18 @@ def test_names_that_forge_very_many_nodes() -> None:
     assert device_uses(text) == [DeviceUse(4, "n1", gres("gpu:1"))]
 
 
-def test_default_partition() -> None:
-    """The one with Default=YES; empty without one."""
+def test_partitions() -> None:
+    """Each with the number of its nodes, and what it lets a job have."""
     text = (
-        "PartitionName=long\n   AllowGroups=ALL Default=NO QoS=N/A\n\n"
-        "PartitionName=main\n   AllowGroups=ALL Default=YES QoS=N/A\n\n"
+        "PartitionName=long\n   AllowGroups=ALL Default=NO QoS=N/A\n   MaxNodes=2 MaxTime=UNLIMITED MinNodes=1\n"
+        "   State=UP TotalCPUs=32 TotalNodes=4\n\n"
+        "PartitionName=main\n   AllowGroups=ALL Default=YES QoS=N/A\n   MaxNodes=UNLIMITED MinNodes=0\n\n"
     )
-    assert default_partition(text) == "main"
-    assert default_partition(text.replace("YES", "NO")) == default_partition("") == ""
+    assert partitions(text) == [
+        Partition("long", is_default=False, nodes=4, most=2, least=1),
+        Partition("main", is_default=True, nodes=0),
+    ]
+    assert partitions("No partitions in the system\n") == partitions("") == []
 
 
 # As 22.05 prints them: of all nodes, of cores, of licences, and one without an end. The comment is 24.11's.
@@ -235,7 +240,7 @@ def test_commands(commands: Bin) -> None:
     assert [use.node for use in door.device_uses()] == ["n1"]
     assert commands.argv() == ["--details", "--all", "show", "job"]
     commands.recorded("scontrol", "PartitionName=main\n   Default=YES\n\n")
-    assert door.default_partition() == "main"
+    assert [each.name for each in door.partitions()] == ["main"]
     commands.recorded("sacctmgr", "2026-11-23T10:00:00|Unknown|DRAIN|root(0)|bad fan\n")
     assert [event.reason for event in door.node_events("n1")] == ["bad fan"]
     assert commands.argv() == [

@@ -143,7 +143,7 @@ def test_a_job_that_can_never_start_is_given_up() -> None:
 
 
 def test_more_nodes_than_there_are() -> None:
-    """A limit of the partition may be raised: the job is given up only if the partition has too few nodes.
+    """The job is given up only if the partition's own numbers say so.
 
     This is asked at every fourth look, and again if there was no answer.
     """

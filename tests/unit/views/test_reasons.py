@@ -4,6 +4,7 @@ import re
 
 from slurm_plugin.slurm import ENDED, HELD, HELD_BY_LIMIT, OUT_OF_SERVICE
 from slurm_plugin.slurm.parse import JOB_STATES
+from slurm_plugin.slurm.resources import Partition
 from slurm_plugin.views import reasons
 
 TABLES = {"pending": reasons.PENDING, "ended": reasons.ENDED, "between": reasons.BETWEEN, "node": reasons.NODE_REASONS}
@@ -72,9 +73,14 @@ def test_reasons_of_nodes() -> None:
         assert reasons.row_of(reasons.NODE_REASONS, re.sub(".*", "bad fan, see ticket", words, count=1)) is None, words
 
 
-def test_more_nodes_than_there_are() -> None:
-    """The largest usable partition counts. For an unknown partition there is no message."""
-    there = {"main": 5, "big": 8}
+def test_a_number_of_nodes_that_no_partition_starts() -> None:
+    """One usable partition is enough. For an unknown partition there is no message."""
+    known = [
+        Partition("main", is_default=True, nodes=5),
+        Partition("big", is_default=False, nodes=8),
+        Partition("few", is_default=False, nodes=8, most=2),
+        Partition("many", is_default=False, nodes=8, most=8, least=4),
+    ]
     cases = [
         (9, "main", "it asks for 9 nodes, and partition main has 5, so it never starts"),
         (9, "main,big", "it asks for 9 nodes, and partition main has 5 and partition big has 8, so it never starts"),
@@ -82,6 +88,10 @@ def test_more_nodes_than_there_are() -> None:
         (9, "gone", ""),
         (9, "", ""),
         (0, "main", ""),
+        (3, "few", "it asks for 3 nodes, and partition few allows at most 2 (MaxNodes), so it never starts"),
+        (3, "many", "it asks for 3 nodes, and partition many allows no fewer than 4 (MinNodes), so it never starts"),
+        (3, "few,main", ""),
+        (2, "few", ""),
     ]
-    for wanted, partitions, says in cases:
-        assert reasons.too_many(wanted, partitions, there) == says, partitions
+    for wanted, names, says in cases:
+        assert reasons.wrong_number(wanted, names, known) == says, names

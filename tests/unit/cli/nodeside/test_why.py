@@ -14,7 +14,7 @@ from slurm_plugin.errors import MissingError
 from slurm_plugin.records import grant, job_directory
 from slurm_plugin.records.series import usage
 from slurm_plugin.slurm import Queueing, Request, SlurmAwayError, SlurmError
-from slurm_plugin.slurm.resources import Reservation
+from slurm_plugin.slurm.resources import Partition, Reservation
 from tests.fakes import FakeSlurm, job, node
 
 BAD = node("n2", "IDLE", "DRAIN", reason="slurm_plugin: gpu-check: 3 of 4 GPUs [job 7] [job 8]")
@@ -95,7 +95,7 @@ def test_a_reservation_in_the_way(slurm: FakeSlurm, capsys: pytest.CaptureFixtur
 def test_more_nodes_than_there_are(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     """A job with more nodes than its partition never starts; without Slurm's answer its reason stays."""
     slurm.known_jobs[7] = job(reason="PartitionNodeLimit", partition="main", restarts=0)
-    slurm.known_nodes = {name: node(name, partitions=("main", "all")) for name in ("n1", "n2")}
+    slurm.known_partitions = [Partition("main", is_default=True, nodes=2), Partition("all", is_default=False, nodes=4)]
     slurm.requests[7] = Request("main", nodes=3)
     assert main(["why", "7"]) == 0
     says = "  it waits: PartitionNodeLimit: it asks for 3 nodes, and partition main has 2, so it never starts\n"
@@ -105,7 +105,7 @@ def test_more_nodes_than_there_are(slurm: FakeSlurm, capsys: pytest.CaptureFixtu
     assert main(["why", "7"]) == 0
     limit = "it asks for more, or fewer, nodes than the partition lets a job have"
     assert limit in capsys.readouterr().out
-    slurm.refusals["nodes", None] = 1
+    slurm.refusals["partitions", None] = 1
     assert main(["why", "7"]) == 0
     assert limit in capsys.readouterr().out
 
