@@ -1,9 +1,9 @@
 """Free space and inodes, so that a full file system need not drain the node. The periodic check calls this module.
 
 A full disk may be the fault of a job, not of the node. While a job or a process of a user is on the node, such a
-failure is a job problem, which does not drain the node. When the node is unused, this module removes what users left in
-the site's `clean` directories. If they left nothing, it removes copies of `stage_in:`, least recently used first. It
-removes files only on file systems that lack room. If an item still fails, the failure counts for a drain.
+failure is a job problem, which does not drain the node. While no job is there, this module removes what users without a
+process left in the site's `clean` directories. If they left nothing, it removes copies of `stage_in:`, least recently
+used first. It removes files only on file systems that lack room. An item that still fails counts for a drain.
 
 Only files that are older than the request to Slurm are removed, so a job that starts meanwhile loses nothing.
 """
@@ -41,21 +41,23 @@ def make_room(
     if not short:
         return tuple(verdicts)
     stamp, now = time.clock_gettime_ns(cleanup.STAMPS), time.time()
-    if why := in_use(site, context.node, door):
+    users = [uid for uid in sorted(cleanup.users_of_processes()) if not cleanup.is_spared(uid, site["spool_directory"])]
+    why = job_here(context.node, door)
+    if not why and _clean(site, _paths(site, short), stamp, now, users):
+        again = prechecks.run(context, {**site["prechecks"], "deadline_s": AGAIN_S}, items=short)
+        fresh = {verdict.item: verdict for verdict in again}
+        verdicts = tuple(fresh.get(verdict.item, verdict) for verdict in verdicts)
+        short = [verdict.item for verdict in prechecks.node_problems(verdicts) if verdict.item in short]
+    if users and not why:
+        why = f"uid {users[0]} has a process here"
+    if why and short:
         syslog.syslog(f"{', '.join(short)}: no reason to drain, {why}")
         return tuple(each._replace(problem=JOB_PROBLEM) if each.item in short else each for each in verdicts)
-    if not _clean(site, _paths(site, short), stamp, now):
-        return tuple(verdicts)
-    again = prechecks.run(context, {**site["prechecks"], "deadline_s": AGAIN_S}, items=short)
-    fresh = {verdict.item: verdict for verdict in again}
-    return tuple(fresh.get(verdict.item, verdict) for verdict in verdicts)
+    return tuple(verdicts)
 
 
-def in_use(site: Mapping[str, Any], node: str, door: Callable[[], Slurm]) -> str:
-    """Return a message that says who may be using the node; empty if the node is unused."""
-    spool = site["spool_directory"]
-    if users := [uid for uid in sorted(cleanup.users_of_processes()) if not cleanup.is_spared(uid, spool)]:
-        return f"uid {users[0]} has a process here"
+def job_here(node: str, door: Callable[[], Slurm]) -> str:
+    """Return a message if a job may be on the node; empty if none is."""
     from slurm_plugin.errors import SlurmPluginError  # noqa: PLC0415 - a passing check does not need it
     from slurm_plugin.slurm import UNKNOWN  # noqa: PLC0415
 
@@ -74,17 +76,17 @@ def _paths(site: Mapping[str, Any], items: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(path for item in items for path in ([ITEMS[item]] if ITEMS[item] else named)))
 
 
-def _clean(site: Mapping[str, Any], paths: Sequence[str], stamp: int, now: float) -> int:
-    """Remove leftover files, or else copies of `stage_in:`. Return how many were removed."""
+def _clean(site: Mapping[str, Any], paths: Sequence[str], stamp: int, now: float, users: Collection[int] = ()) -> int:
+    """Remove leftover files, or else copies of `stage_in:`, except those of `users`. Return how many were removed."""
 
     def work() -> int:
         devices = set()
         for path in paths:
             with suppress(OSError):
                 devices.add(os.stat(path).st_dev)  # noqa: PTH116 - pathlib costs a hook 5 ms
-        removed = sum(_remove_leftovers(path, devices, stamp, site["spool_directory"]) for path in site["clean"])
-        staged = site["stage_in"]
-        return removed or (_remove_copies(staged, devices, now) if staged["directory"] else 0)
+        spool, staged = site["spool_directory"], site["stage_in"]
+        removed = sum(_remove_leftovers(path, devices, stamp, spool, users) for path in site["clean"])
+        return removed or (_remove_copies(staged, devices, now, users) if staged["directory"] else 0)
 
     removed, why = child_work.run(site["prechecks"]["state"], f"make room on {', '.join(paths)}", work, CLEAN_S)
     if removed is None:
@@ -94,24 +96,24 @@ def _clean(site: Mapping[str, Any], paths: Sequence[str], stamp: int, now: float
     return removed or 0
 
 
-def _remove_leftovers(path: str, devices: Collection[int], stamp: int, spool: str) -> int:
-    """If a `clean` directory is on one of these devices, remove what users left in it. Return the number of files."""
+def _remove_leftovers(path: str, devices: Collection[int], stamp: int, spool: str, users: Collection[int]) -> int:
+    """If a `clean` directory is on one of these devices, remove what others than `users` left. Return how many."""
     with suppress(OSError), removal.shared(path) as fd:
         device = os.fstat(fd).st_dev
         if device in devices:
-            users = {found.st_uid for _, found in removal.entries(fd)}
-            mine = [uid for uid in sorted(users) if not cleanup.is_spared(uid, spool)]
+            owners = {found.st_uid for _, found in removal.entries(fd)}
+            mine = [uid for uid in sorted(owners.difference(users)) if not cleanup.is_spared(uid, spool)]
             return sum(removal.remove(fd, removal.Leftovers(uid, device, stamp)) for uid in mine)
     return 0
 
 
-def _remove_copies(staged: Mapping[str, Any], devices: Collection[int], now: float) -> int:
-    """Remove the copies of `stage_in:` unused for longest: try AGES until one removes some. Return how many."""
+def _remove_copies(staged: Mapping[str, Any], devices: Collection[int], now: float, users: Collection[int]) -> int:
+    """Remove the copies of others than `users` unused for longest: try AGES until one removes some. Return how many."""
     directory = staged["directory"]
     with suppress(OSError):
         if os.stat(directory).st_dev in devices:  # noqa: PTH116 - as above
             for part in AGES:
                 before = now - (staged["keep_s"] / part if part else 0)
-                if removed := stage_in_expiry.remove_old(directory, before, ()):
+                if removed := stage_in_expiry.remove_old(directory, before, users):
                     return removed
     return 0

@@ -33,6 +33,7 @@ class Place:
         self.door = FakeSlurm(nodes=[node("n1")])
         self.users: set[int] = {0, 33}
         self.again: list[list[str]] = []
+        self.found = FREE
         monkeypatch.setattr(cleanup, "users_of_processes", lambda: self.users)
         monkeypatch.setattr(prechecks, "run", self.run)
         monkeypatch.setattr(disk_room, "ITEMS", {"disk-size.shm": str(self.shm)})
@@ -41,7 +42,7 @@ class Place:
 
     def run(self, _context: object, _settings: object, *, items: list[str]) -> tuple[Verdict, ...]:
         self.again.append(items)
-        return (FREE,)
+        return (self.found,)
 
     def made(self, *verdicts: Verdict) -> tuple[Verdict, ...]:
         now = time.time_ns()  # Linux 6.13 and later stamp some changes with this clock, which is ahead of the other
@@ -77,11 +78,19 @@ def test_slurm_does_not_answer(place: Place) -> None:
     assert place.made(FULL)[0].problem == JOB_PROBLEM
 
 
-def test_a_user_s_process_is_here(place: Place) -> None:
-    """It counts as a job, without a question to Slurm."""
+@pytest.mark.parametrize("again", [FREE, FULL])
+def test_a_user_s_process_is_here(place: Place, again: Verdict) -> None:
+    """It counts as a job, for ever if it is a service. What other users left goes; its own user's files stay."""
     place.users |= {ANN}
-    assert place.made(FULL)[0].problem == JOB_PROBLEM
-    assert place.door.questions == []
+    place.found = again
+    for name, uid in (("a", ANN), ("b", BEN)):
+        file(place.shm / name, uid)
+    assert place.made(FULL) == (FREE if again is FREE else FULL._replace(problem=JOB_PROBLEM),)
+    assert left(place.shm) == {"a"}
+    for name, uid in (("anns", ANN), ("bens", BEN)):
+        copies.made(place.site, name, 2 * DAY_S, uid)
+    assert place.made(FULL) == (FREE if again is FREE else FULL._replace(problem=JOB_PROBLEM),)
+    assert copies.there(place.site) == {"anns"}
 
 
 def test_a_run_that_no_epilog_has_ended(place: Place) -> None:
