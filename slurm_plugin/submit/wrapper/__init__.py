@@ -63,12 +63,14 @@ def _with_features(args: "Sequence[str]", settings: "Mapping[str, Any]") -> "Sub
         return None
     site = settings.get("sbatch") or {}
     script, name, place = _script(given, wanted=bool(site))
-    if likely := batch_script.alike(batch_script.first_block(script)):
+    block, refused = batch_script.first_block(script), batch_script.refused(script)
+    likely, late = batch_script.alike(block), [] if refused else batch_script.late(script, block)
+    if likely or late:
         from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - for a script with such a line
 
-        for text in submission.mistaken(likely):
+        for text in submission.mistaken(likely, late):
             print(text, file=sys.stderr)
-    if batch_script.refused(script) or not (site or batch_script.ours(batch_script.first_block(script))):
+    if refused or not (site or batch_script.ours(block)):
         return None
     from slurm_plugin.submit.wrapper import submission  # noqa: PLC0415 - only for a script that has features
 

@@ -74,6 +74,20 @@ def alike(block: "list[bytes]") -> "list[Line]":
     ]
 
 
+def late(script: bytes, block: "list[bytes]") -> "list[Line]":
+    """Return the whole `#PLUGIN` lines below the first block, but none of another script that this one contains."""
+    found: list[Line] = []
+    if b"\n" + OURS not in script:
+        return found
+    for number, line in enumerate(script.split(b"\n"), 1):
+        if number > len(block):
+            if line.startswith(b"#!"):
+                break
+            if is_ours(line):
+                found.append(Line(number, line.decode("utf-8", "replace")))
+    return found
+
+
 def begins_component(line: bytes) -> bool:
     """Return whether a line begins another component of a heterogeneous job.
 

@@ -57,11 +57,13 @@ def make(given: Given, script: bytes, name: str, site: Mapping[str, str], comman
         return f"slurm-plugin: {error}" if lines else None
 
 
-def mistaken(lines: list[batch_script.Line]) -> list[str]:
-    """Return a warning for each line that names a key and looks like a `#PLUGIN` line, but is not read as one."""
-    found = [(line.number, match[1]) for line in lines if (match := _ALIKE.match(line.text))]
+def mistaken(likely: list[batch_script.Line], late: list[batch_script.Line]) -> list[str]:
+    """Return a warning for each line that names a key and is not read: `likely` misspelt, `late` below a command."""
     return [
-        f"slurm-plugin: line {number} is not read; write: #PLUGIN {printable(text.strip())}" for number, text in found
+        f"slurm-plugin: line {line.number} is not read; {do}: #PLUGIN {printable(match[1].strip())}"
+        for lines, do in ((likely, "write"), (late, "move it above the first command"))
+        for line in lines
+        if (match := _ALIKE.match(line.text))
     ]
 
 

@@ -154,6 +154,16 @@ def test_a_line_that_looks_like_ours_with_blanks(real: Path) -> None:
     assert run(real, "job.sh").stderr == b"slurm-plugin: line 2 is not read; write: #PLUGIN retries = 2 spares = 1\n"
 
 
+def test_a_line_below_the_first_command_is_told(real: Path) -> None:
+    """The script is submitted unchanged. Lines of a script inside it, and prose, give no warning."""
+    inside = "cat >b.sh <<EOF\n#!/bin/sh\n#PLUGIN retries=3\nEOF\n"
+    (real / "job.sh").write_text(f"#!/bin/sh\ntrue\n#PLUGIN retries=2\n#PLUGIN is fine\n{inside}")
+    done = run(real, "job.sh")
+    assert (done.returncode, json.loads(done.stdout)["argv"]) == (7, ["job.sh"])
+    says = b"slurm-plugin: line 3 is not read; move it above the first command: #PLUGIN retries=2\n"
+    assert done.stderr == says
+
+
 def test_the_real_one_is_left_what_ours_was_given(real: Path) -> None:
     """The environment, which Python extends in a plain locale, and SIGPIPE, which Python ignores."""
     program(real / "real" / "sbatch", "#!/bin/sh\nunset PWD\nenv\ngrep SigIgn /proc/self/status\n")
