@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from slurm_plugin.records.site_settings import LOST_S
 from slurm_plugin.supervisor.guard import barrier
@@ -155,11 +156,9 @@ class Machine:
 
     def request(self, **fields: object) -> barrier.Request:
         """Return a request of the supervisor. By default it requests no checks."""
-        settings = {"deadline_s": AGES}
-        run_directory = str(self.directory / "run")
-        plain = barrier.Request(
-            "barrier", self.job_id, "7.0.0", run_directory, "n[1-3]", infiniband=False, check=False, settings=settings
-        )
+        settings: Any = {"settings": {"deadline_s": AGES}, "infiniband": False, "check": False}
+        run = f"{self.job_id}.0.0", str(self.directory / "run")
+        plain = barrier.Request("barrier", self.job_id, *run, "n[1-3]", **settings)
         return replace(plain, **fields)  # type: ignore[arg-type]
 
     def question(self, **fields: object) -> str:

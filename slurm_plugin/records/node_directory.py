@@ -173,19 +173,20 @@ def joined_names(names: Iterable[str]) -> str:
     return SEPARATOR.join(names)
 
 
-def user_folder(run_directory: str, directory: str) -> str:
+def user_folder(run_directory: str, directory: str, *, make: bool = True) -> str:
     """Return the user's folder for a run on this node. If root's Prolog made none, make a folder in /tmp.
 
-    `directory`: the result of `joined_names`. Raises FileExistsError if another user owns the folder in /tmp or has
-    access to it, and OSError if it cannot be made.
+    `directory`: the result of `joined_names`. `make`: False for a reader, which leaves nothing behind. Raises
+    FileExistsError if another user owns the folder in /tmp or has access to it, and OSError if it cannot be made.
     """
     names = directory.split(SEPARATOR)
     for path in (f"{run_directory}/jobs/{name}/user" for name in names):
         if os.path.isdir(path):  # noqa: PTH112 - pathlib costs every node 5 ms
             return path
-    path = f"{SPARE}{names[0]}"
+    path = _spare(directory)
     try:
-        os.mkdir(path, 0o700)  # noqa: PTH102
+        if make:
+            os.mkdir(path, 0o700)  # noqa: PTH102
     except FileExistsError:
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
@@ -193,11 +194,30 @@ def user_folder(run_directory: str, directory: str) -> str:
     return path
 
 
+def _spare(directory: str) -> str:
+    """Return the path of a run's folder in /tmp."""
+    return SPARE + directory.split(SEPARATOR, maxsplit=1)[0]
+
+
+def has_spare(directory: str) -> bool:
+    """Return whether this run of a user has a folder in /tmp on this node."""
+    return bool(directory) and os.path.isdir(_spare(directory))  # noqa: PTH112
+
+
 def remove_spare(directory: str) -> None:
     """Delete the folder that `user_folder` made in /tmp, if any. It has only files."""
     import shutil  # noqa: PLC0415 - no hook needs it
 
-    shutil.rmtree(f"{SPARE}{directory.split(SEPARATOR, maxsplit=1)[0]}", ignore_errors=True)
+    if has_spare(directory):
+        shutil.rmtree(_spare(directory), ignore_errors=True)
+
+
+def other_spares(directory: str) -> list[str]:
+    """Return the names of the runs that have left a folder of this user in /tmp; `directory`: of this run."""
+    parent, _, start = SPARE.rpartition("/")
+    found = [entry for entry in os.scandir(parent) if entry.name.startswith(start)]
+    own = [entry.name[len(start) :] for entry in found if entry.stat(follow_symlinks=False).st_uid == os.geteuid()]
+    return [each for each in own if each.replace(".", "").isdecimal() and each != directory.partition(SEPARATOR)[0]]
 
 
 def task_prolog(run_directory: str) -> str:

@@ -119,7 +119,8 @@ def _task_lines(launch: Saved, environ: Mapping[str, str]) -> str:
     try:
         if launch.told:
             return process.run([_SH, "-c", launch.told], deadline_s=TASK_FILE_S, environ=environ).out
-        path = f"{node_directory.user_folder(launch.run_directory, launch.node_directory)}/{node_directory.TASK_FILE}"
+        folder = node_directory.user_folder(launch.run_directory, launch.node_directory, make=False)
+        path = f"{folder}/{node_directory.TASK_FILE}"
         if not os.path.exists(path):  # noqa: PTH110
             return ""
         return process.run([_SH, path], deadline_s=TASK_FILE_S, environ=environ).out

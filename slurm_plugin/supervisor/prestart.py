@@ -103,7 +103,7 @@ def read(run_directory: str, directory: str) -> Changes:
 
     Raise OSError if the file cannot be read, and ValueError if it has another format.
     """
-    text = node_directory.read_user_file(node_directory.user_folder(run_directory, directory), RESULT)
+    text = node_directory.read_user_file(node_directory.user_folder(run_directory, directory, make=False), RESULT)
     return from_json(text) if text else NONE
 
 

@@ -19,6 +19,7 @@ from prechecks.measure import nvidia
 from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT
 from slurm_plugin.records import node_directory
 from slurm_plugin.supervisor.decide import Condition, Health
+from slurm_plugin.supervisor.guard import processes
 
 # srun keeps lines of different nodes whole only up to MAX_MSG_LEN, 1024 bytes (slurmd/slurmstepd/io.c).
 CHUNK = 600
@@ -214,7 +215,15 @@ def _published(request: Request) -> prechecks.Report | None:
 
 
 def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, ...]:
-    """Write the file for TaskProlog on this node. Return a verdict only if that fails."""
+    """Write the file for TaskProlog on this node. Return a verdict only if that fails.
+
+    Remove the folders that other jobs of the user have left in /tmp, for example when their first node died.
+    """
+    with suppress(OSError):
+        left, job = node_directory.other_spares(request.directory), os.environ.get("SLURM_JOB_ID", "")
+        if left and job and not processes.has_other_job(job):
+            for each in left:
+                node_directory.remove_spare(each)
     try:
         node_directory.write_user_file(
             node_directory.user_folder(request.run_directory, request.directory), node_directory.TASK_FILE, script

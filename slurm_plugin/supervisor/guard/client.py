@@ -120,9 +120,9 @@ class Guards:
         self._until(lambda: {*gone, *silent} >= set(self.hosts), deadline_s, give_up)
         return dict(gone)
 
-    def sweep(self) -> None:
-        """Make every guard remove the directory that the job's user made in /tmp."""
-        self._tell("sweep")
+    def sweep(self, names: Sequence[str]) -> None:
+        """Make the guards of these nodes remove at their end the directory that the job's user made in /tmp."""
+        self._tell(f"sweep {nodelist.fold(names)}")
 
     def save(self, number: int) -> None:
         """Make every guard send signal `number` to those processes of the program that expect it."""

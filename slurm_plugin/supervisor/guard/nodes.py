@@ -86,6 +86,8 @@ class Nodes:
         """Remove these nodes from the run. `dirty`: nodes on which ranks may still write."""
         self.names = tuple(name for name in self.names if name not in names)
         guards = self._guards
+        if guards is not None and names:
+            guards.sweep(names)
         if guards is not None and ({*dirty} & {*guards.hosts} or not guards.alive):
             self._restart(self.names, dirty)
         elif guards is not None:
@@ -105,7 +107,7 @@ class Nodes:
     def close(self, dirty: Sequence[str] = ()) -> None:
         """End the guards. On `dirty` nodes ranks of the last attempt may still run: the guards there end them first."""
         if self._guards is not None:
-            self._guards.sweep()
+            self._guards.sweep(self._guards.hosts)
             self._guards.close([name for name in self._guards.hosts if name not in dirty])
 
 

@@ -155,6 +155,23 @@ def parent(pid: int) -> int:
     return int(fields.split()[1]) if fields else 0
 
 
+def has_other_job(job: str) -> bool:
+    """Return whether a process of this user on this node belongs to another job, or does not say to which."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != os.geteuid():  # noqa: PTH116
+                continue
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+                words = file.read().split(b"\0")
+        except PermissionError:
+            return True
+        except OSError:  # it has ended
+            continue
+        if any(word.startswith(_ID) and word != _ID + job.encode() for word in words):
+            return True
+    return False
+
+
 def steps_of(cgroup: bytes) -> set[bytes]:
     """Return the prefixes, up to the step, that /proc/PID/cgroup has for every process of the job.
 

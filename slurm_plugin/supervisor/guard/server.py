@@ -6,8 +6,9 @@ network is cut, the supervisor relies on that before it starts the next attempt.
 the ranks (SIGCONT). If no fresh beat comes for another `lost_s` seconds, the guard ends the ranks.
 
 Every guard gets the same lines on stdin: `ask NUMBER JSON`, `beat NUMBER SECONDS [NODELIST]`, `wipe NUMBER`,
-`save SIGNAL`, `dump NUMBER`, `sweep`, `usage JSON` (see guard.sampler), `bye NODELIST`. SECONDS is the sender's
-monotonic clock. A beat does not renew the leases of its NODELIST, because these nodes have not answered for long.
+`save SIGNAL`, `dump NUMBER`, `sweep NODELIST`, `usage JSON` (see guard.sampler), `bye NODELIST`. SECONDS is the
+sender's monotonic clock. A beat does not renew the leases of its NODELIST, because these nodes have not answered for
+long. After `sweep`, the guard's end removes the user's folder in /tmp: the run no longer needs this node.
 
 The guard writes answers (`barrier.answer_lines`) and `slurm_plugin-guard NODE WORD NUMBER [TEXT]` to stdout. WORD is
 `alive` (TEXT: why and when root's periodic check drained this node, see node_drains.told), `gone` (NUMBER of the wipe,
@@ -38,6 +39,7 @@ LINE = sampler.LINE
 FRESH_S = 2.0  # the longest delay of a beat that continues stopped ranks
 TERM_VALID_S = 60.0  # time after SIGTERM in which Slurm ends the job on this node; KillWait is 30 s
 EOF_S = 5.0  # time from the supervisor's end until the guard ends the ranks, unless Slurm is ending the job
+END_POLL_S = 0.1
 WIPE_S = 10.0
 FREEZE_S = 1.0
 BEATS_KEPT = 30  # the fastest of these beats gives the difference between the two clocks
@@ -71,6 +73,7 @@ class Guard:
     term_at: float | None = None  # the time of the last SIGTERM or SIGINT
     state: str = ""  # the directory of root's records on this node
     run: str = ""  # the names of the run's directories
+    swept: bool = False  # whether this run uses the node no more
     frozen: bool = False  # whether the ranks are stopped
     # This clock minus the sender's clock at the last beats, including late beats.
     apart: deque[float] = field(default_factory=lambda: deque(maxlen=BEATS_KEPT))
@@ -166,8 +169,8 @@ class Guard:
         elif word == "save":
             if (wanted := int(rest)) in processes.SIGNALS:
                 _in_a_child(lambda: processes.request_save(self.job_id, self.directory, self._kept(), wanted))
-        elif word == "sweep" and self.run:
-            _in_a_child(lambda: node_directory.remove_spare(self.run))
+        elif word == "sweep":
+            self.swept = self.swept or self.node in nodelist.expand(rest)
         elif word == "dump":
             _in_a_child(lambda: processes.dump_stacks(self.job_id, self.directory, self._kept()))
         elif word == sampler.WORD and not self.sampler:
@@ -175,6 +178,19 @@ class Guard:
         elif word == "bye" and not self.done and self.node in nodelist.expand(rest):
             self.done = True
             self._say("bye", 0)
+
+    def leave(self) -> None:
+        """Remove the user's folder in /tmp, unless other guards of this run follow and need it.
+
+        They do after a `bye`, or if only this step was lost. If the supervisor was killed, Slurm ends the job soon.
+        """
+        until = self.clock() + EOF_S
+        while self.ended and not (self.swept or self.terminating) and node_directory.has_spare(self.run):
+            if self.clock() > until:
+                return
+            time.sleep(END_POLL_S)
+        if self.swept or self.ended or not self.done:
+            node_directory.remove_spare(self.run)
 
     def _beat(self, number: int, sent: float, *, renews: bool = True) -> None:
         if self.lease_ends is None and self.first:
@@ -253,6 +269,7 @@ def main(
         signal.signal(number, guard.note_signal)
     try:
         guard.serve()
+        guard.leave()
     finally:
         sampler.stop(guard.sampler)
     place = watcher_place(guard.index, guard.nodes)

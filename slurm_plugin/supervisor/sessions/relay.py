@@ -175,7 +175,7 @@ async def _streams(source: IO[Any] | None, target: IO[Any] | None) -> tuple[Stre
 def main(options: argparse.Namespace) -> int:
     """Connect to the program's socket on this worker for each connection of the login node."""
     launch = launch_record.read(Path(options.directory))
-    folder = node_directory.user_folder(launch.run_directory, launch.node_directory)
+    folder = node_directory.user_folder(launch.run_directory, launch.node_directory, make=False)
     asyncio.run(_answer(programs.socket_path(folder, options.what)))
     return 0
 

@@ -8,8 +8,10 @@ import argparse
 import fcntl
 import os
 import secrets
+import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -50,6 +52,17 @@ def main(options: argparse.Namespace) -> int:
     lock = os.open(f"{folder}/{options.what}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     if not _locked(lock):
         return _print(_of_another(answer, tuple(options.shows), lambda: _locked(lock)))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the job or this step ends
+    try:
+        return _opened(options, launch, worker, folder, answer)
+    finally:
+        os.close(lock)
+        if folder.startswith(node_directory.SPARE):
+            _remove_last(folder, launch.node_directory)
+
+
+def _opened(options: argparse.Namespace, launch: launch_record.Saved, worker: int, folder: str, answer: str) -> int:
+    """Run the program until it ends."""
     with suppress(FileNotFoundError):
         Path(answer).unlink()
     environ = enter.worker_environment(launch, worker)
@@ -81,6 +94,25 @@ def _locked(lock: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _remove_last(folder: str, run: str) -> None:
+    """Remove the folder in /tmp after the last program in it, unless it is the launch's own and its guards remove it.
+
+    Without guards, nothing else would remove it.
+    """
+    if os.path.exists(f"{folder}/{node_directory.TASK_FILE}"):  # noqa: PTH110
+        return
+    locks = []
+    with suppress(OSError):
+        for path in Path(folder).glob("*.lock"):
+            locks.append(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
+            if not _locked(locks[-1]):
+                break
+        else:
+            node_directory.remove_spare(run)
+    for lock in locks:
+        os.close(lock)
 
 
 def _of_another(answer: str, shows: tuple[str, ...], ended: Callable[[], bool]) -> OpenProgram:

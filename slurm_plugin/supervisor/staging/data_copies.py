@@ -28,6 +28,7 @@ from prechecks.verdict import format_size
 from slurm_plugin.records import node_directory
 from slurm_plugin.records.node_directory import DATA, USED
 from slurm_plugin.records.stage_in import KEYWORD, Request, write_note
+from slurm_plugin.supervisor.guard import processes
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.staging import dataset
 from slurm_plugin.supervisor.staging.dataset import NodeError, SourceError
@@ -107,7 +108,7 @@ def _remove_old(own: str, before: float, environ: Mapping[str, str]) -> int:
     """
     places = (f"{own}/{name}" for name in os.listdir(own) if _OURS.fullmatch(name))  # noqa: PTH208
     old = [place for place in places if _is_old(place, before)]
-    if not old or _has_other_job(environ.get("SLURM_JOB_ID", "")):
+    if not old or processes.has_other_job(environ.get("SLURM_JOB_ID", "")):
         return 0
     removed, end = 0, time.monotonic() + REMOVE_S
     for place in old:
@@ -130,24 +131,6 @@ def _is_old(place: str, before: float) -> bool:
     for name in (USED, FRESH):
         with suppress(OSError):
             return os.lstat(f"{place}/{name}").st_mtime < before
-    return False
-
-
-def _has_other_job(job: str) -> bool:
-    """Return whether a process of this user on this node belongs to another job, or does not say to which."""
-    mark, uid = b"SLURM_JOB_ID=", os.geteuid()
-    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
-        try:
-            if os.stat(f"/proc/{pid}").st_uid != uid:  # noqa: PTH116
-                continue
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-                words = file.read().split(b"\0")
-        except PermissionError:
-            return True
-        except OSError:  # it has ended
-            continue
-        if any(word.startswith(mark) and word != mark + job.encode() for word in words):
-            return True
     return False
 
 

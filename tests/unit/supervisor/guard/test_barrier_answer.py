@@ -13,6 +13,7 @@ from prechecks import Report
 from slurm_plugin.records import node_directory
 from slurm_plugin.records.node_directory import SPARE
 from slurm_plugin.supervisor import network
+from slurm_plugin.supervisor.guard import processes
 from slurm_plugin.supervisor.guard.barrier import Request, answers
 from tests.unit.supervisor.guard.answering import BAD_GPU, answered, publish, question, raw
 
@@ -153,6 +154,21 @@ def test_task_file_in_a_place_that_stands_there(
     assert (found.item, found.verdict, found.problem) == ("task-prolog", "failed", "job_problem")
     assert found.message.startswith(f"{path}: File exists; ")
     assert not any(path.iterdir())
+
+
+def test_what_earlier_jobs_have_left(
+    spare: tuple[Request, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their folders are removed, unless another job of the user is on the node. Other names and users' are left."""
+    monkeypatch.setattr(node_directory, "SPARE", f"{tmp_path}/slurm_plugin.")
+    for name in ("7.0.0", "7.1.0", "8.0.0", "x"):
+        Path(f"{node_directory.SPARE}{name}").mkdir(0o700)
+    os.chown(tmp_path / "slurm_plugin.8.0.0", 20001, 20001)
+    monkeypatch.setenv("SLURM_JOB_ID", "9")
+    for others, left in ((True, ["7.0.0", "7.1.0", "8.0.0", "9.0.0", "x"]), (False, ["8.0.0", "9.0.0", "x"])):
+        monkeypatch.setattr(processes, "has_other_job", lambda job, others=others: others and job == "9")
+        answered(replace(spare[0], directory="9.0.0"), capsys)
+        assert sorted(path.name.removeprefix("slurm_plugin.") for path in tmp_path.glob("slurm_plugin.*")) == left
 
 
 def test_a_task_prolog_that_this_node_cannot_run(

@@ -2,13 +2,17 @@
 
 import json
 import os
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
 from prechecks import boot_state
-from slurm_plugin.records import node_drains
+from slurm_plugin.records import node_directory, node_drains
+from slurm_plugin.records.site_settings import LEASE_S, LOST_S
 from slurm_plugin.supervisor.guard import barrier
+from slurm_plugin.supervisor.guard.server import EOF_S
 from tests.guarded import AGES, KILLED, MOST_BYTES, Machine, beaten, lives
 from tests.waiting import HANG_S
 
@@ -75,7 +79,7 @@ def test_a_drained_node_says_why(machine: Machine, tmp_path: Path) -> None:
 
 def test_a_check_that_hangs_keeps_no_beat_from_its_answer(machine: Machine) -> None:
     """Separate processes answer questions, and the guard ends without them."""
-    report = machine.directory / "run/jobs/7.0.0/report.json"
+    report = machine.directory / f"run/jobs/{machine.job_id}.0.0/report.json"
     report.parent.mkdir(parents=True)
     os.mkfifo(report)
     talk = machine.guard("n2")
@@ -115,6 +119,44 @@ def test_bye(machine: Machine) -> None:
     talk.tell("bye n[1-2]", "bye n1")
     assert talk.wait(HANG_S) == 0
     assert lives(rank)
+
+
+LEASES = 2 * LEASE_S + LOST_S
+
+
+@pytest.mark.parametrize(
+    ("lines", "signalled", "closed", "passes", "left"),
+    [
+        (["sweep n[2-3]", "bye n2"], False, False, 0.0, False),  # the job ends, or goes on without this node
+        (["sweep n3", "bye n2"], False, False, 0.0, True),  # another guard follows
+        ([], True, True, 0.0, False),  # the supervisor was killed
+        ([], False, True, EOF_S + 1, True),  # only the guards' step was lost
+        (["beat 1"], False, False, LEASES, False),  # the supervisor has given up this node
+        (["beat 1"], True, True, EOF_S, False),
+    ],
+)
+def test_the_folder_in_tmp(
+    machine: Machine, lines: list[str], signalled: bool, closed: bool, passes: float, left: bool
+) -> None:
+    """It is there as long as a task of the run may need it."""
+    run = f"{machine.job_id}.1.0"
+    folder = Path(f"{node_directory.SPARE}{run}")
+    talk = machine.guard("n2")
+    talk.tell(f"ask 1 {machine.question(directory=run, task_script='true')}")
+    assert answered(talk.line(), 1, "n2")
+    try:
+        talk.tell(*lines)
+        if "beat 1" in lines:
+            assert talk.line()
+        if signalled:
+            talk.send_signal(signal.SIGTERM)
+        if closed:
+            assert talk.stdin
+            talk.stdin.close()
+        machine.clock.until(lambda: talk.poll() is not None, passes)
+        assert folder.exists() == left
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_an_end_before_the_first_beat(machine: Machine) -> None:

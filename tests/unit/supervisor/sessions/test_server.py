@@ -1,5 +1,6 @@
 """`job open` on a node: programs that answer, fail, hang or run already."""
 
+import fcntl
 import json
 import os
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records import launch_record, open_program
+from slurm_plugin.records import launch_record, node_directory, open_program
 from slurm_plugin.records.open_program import OpenProgram
 from slurm_plugin.supervisor.sessions import programs
 from tests.unit.supervisor.test_enter import LAUNCH
@@ -101,6 +102,21 @@ def test_it_answers(tmp_path: Path) -> None:
             assert (again.returncode, open_program.find(again.stdout)) == (0, found)
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir() if path.is_file()}
             assert {*modes.values()} == {0o600}, modes
+
+
+def test_a_folder_that_nothing_else_removes(tmp_path: Path) -> None:
+    """Where no prolog made one, and the launch has no guards: the end of the job removes it with the last program."""
+    run_name = f"{os.getpid()}.0.96"
+    argv = prepared(tmp_path, SERVES, node_directory=run_name)
+    folder = Path(f"{node_directory.SPARE}{run_name}")
+    for others in (True, False):
+        with started([*argv, "jupyter"]) as (process, found), (folder / "other.lock").open("w") as other:
+            assert Path(found.socket).parent == folder
+            if others:
+                fcntl.flock(other, fcntl.LOCK_EX)
+            process.terminate()
+            process.wait()
+            assert folder.exists() == others
 
 
 def test_it_ends(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from slurm_plugin.records import stage_in
 from slurm_plugin.records.stage_in import Request
+from slurm_plugin.supervisor.guard import processes
 from slurm_plugin.supervisor.staging import data_copies, dataset
 from tests.unit.node.owned import give, like_tmp
 from tests.waiting import HANG_S, until
@@ -195,12 +196,12 @@ def test_the_users_next_job_removes_old_copies(place: Path, monkeypatch: pytest.
     later = request(place, run="8.0")._replace(keep_s=keep_s)
     with subprocess.Popen(["/bin/sleep", "600"], env={"SLURM_JOB_ID": "9"}) as other:
         try:
-            until(lambda: data_copies._has_other_job("8"), "the other job's process")
+            until(lambda: processes.has_other_job("8"), "the other job's process")
             assert data_copies.fetch(later, environ) == 0
             assert old.exists()
         finally:
             other.kill()
-    monkeypatch.setattr(data_copies, "_has_other_job", lambda job: job != "8")
+    monkeypatch.setattr(processes, "has_other_job", lambda job: job != "8")
     assert data_copies.fetch(later._replace(keep_s=0.0), environ) == 0
     assert old.exists()
     assert data_copies.fetch(later, environ) == 0
@@ -216,7 +217,7 @@ def test_old_copies_make_room(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
     os.utime(old / ".used", (1, 1))
     (place / "source/a").write_text("other")
     room = dataset.room
-    monkeypatch.setattr(data_copies, "_has_other_job", lambda _: False)
+    monkeypatch.setattr(processes, "has_other_job", lambda _: False)
     monkeypatch.setattr(dataset, "room", lambda *words: 1 << 62 if old.exists() else room(*words))
     assert data_copies.fetch(request(place, run="8.0"), NODE) == 1
     assert data_copies.fetch(request(place, run="8.0")._replace(keep_s=3600.0), NODE) == 0
