@@ -96,7 +96,7 @@ class Guards:
         number = self._number
         self._tell(f"ask {number} {text}")
         silent, whole = self.silent(), self._whole.setdefault(number, {})
-        self._until(lambda: len(whole) == len(self.hosts) or {*whole, *silent} >= set(self.hosts), deadline_s, give_up)
+        self._until(lambda: {*whole, *silent} >= set(self.hosts), deadline_s, give_up)
         with self._changed:  # a job may ask hundreds of nodes a hundred times
             self._parts.clear()
             self._whole.clear()

@@ -146,7 +146,8 @@ class Guard:
         if len(self.rest) > MOST_BYTES:
             raise ValueError("a line without an end on the guard's stdin")
         for line in lines:
-            self.obey(line.decode())
+            if not self.done:  # else `bye` was among these lines
+                self.obey(line.decode())
 
     def obey(self, line: str) -> None:
         """Execute one line. Ignore an unknown first word: it comes from a later version."""

@@ -51,6 +51,20 @@ def test_a_node_that_never_answers(machine: Machine, start: Start) -> None:
     guards.ask(machine.question(), AGES, lambda: True)
 
 
+def test_a_node_that_was_given_back(machine: Machine, start: Start) -> None:
+    """Its late answer does not stand for that of a node which is still silent."""
+    (machine.directory / "absent-n2").touch()
+    guards, before = start(), machine.clock()
+    guards.hosts = ("n1", "n2")
+
+    def passing() -> bool:
+        machine.clock.move(0.05)
+        return False
+
+    guards.ask(machine.question(), 1.5, passing)
+    assert machine.clock() >= before + 1.5
+
+
 def test_an_srun_that_fails(machine: Machine, start: Start) -> None:
     """Its errors are returned, and no answers are waited for."""
     machine.srun("#!/bin/sh\necho 'srun: error: no luck' >&2; echo hello; exit 1\n")

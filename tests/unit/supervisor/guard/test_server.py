@@ -116,8 +116,10 @@ def test_bye(machine: Machine) -> None:
     talk.tell("beat 1", "bye n[3-20],n1", "beat 2")
     assert talk.line() == "slurm_plugin-guard n2 alive 1"
     assert talk.line() == "slurm_plugin-guard n2 alive 2"
-    talk.tell("bye n[1-2]", "bye n1")
+    talk.tell("bye n[1-2]", "bye n1", "wipe 3")
     assert talk.wait(HANG_S) == 0
+    assert talk.line() == "slurm_plugin-guard n2 bye 0"
+    assert talk.line() == ""  # no line after `bye` is obeyed, although all were read together
     assert lives(rank)
 
 
