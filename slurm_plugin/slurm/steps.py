@@ -84,6 +84,7 @@ def on_each_node(
     stop: bool = False,
     survive: bool = False,
     devices: bool = False,
+    directory: str = "",
 ) -> list[str]:
     """Return the srun command that runs `argv` once on each host.
 
@@ -91,9 +92,11 @@ def on_each_node(
     others, so it needs no free CPU. `groups`: the nodes of each group of a heterogeneous job. The command has one part
     for each group with a host. `devices`: the step shares the job's devices on its nodes. Slurm can do this only if the
     job requested them per node: of a total Slurm would refuse the step ("Insufficient GRES available in allocation").
+    `directory`: of Slurm's commands; if it has no srun, the one on the PATH is called.
     """
     parts = [[host for host in hosts if host in known] for known in map(set, groups)] if groups else [list(hosts)]
-    step = ["srun"]
+    own = f"{directory}/srun"
+    step = [own if directory and os.access(own, os.X_OK) else "srun"]
     for number, names in enumerate(parts):
         if not names:
             continue
@@ -108,10 +111,19 @@ def on_each_node(
 
 
 def one_task_a_node(
-    argv: Sequence[str], hosts: Sequence[str], text: str, deadline_s: float, groups: Sequence[Sequence[str]] = ()
+    argv: Sequence[str],
+    hosts: Sequence[str],
+    text: str,
+    deadline_s: float,
+    groups: Sequence[Sequence[str]] = (),
+    *,
+    directory: str = "",
 ) -> Result:
     """Run `argv` once on each host with `text` on stdin. If the deadline passes, return the output until then."""
-    words, environ = on_each_node(argv, hosts, groups, devices=True), answering_environment(os.environ)
+    words, environ = (
+        on_each_node(argv, hosts, groups, devices=True, directory=directory),
+        answering_environment(os.environ),
+    )
     try:
         return run(words, deadline_s=deadline_s, environ=environ, text=text)
     except FileNotFoundError as error:

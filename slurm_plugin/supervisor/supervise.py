@@ -84,6 +84,7 @@ class Supervisor:
         self.wish = Wish(wanted, plan.min_nodes or wanted, plan.unconditional)
         self.lost_s = float(site.get("recovery", {}).get("node_timeout_s", LOST_S))
         more: Any = {"leased": plan.retries > 0, "groups": run.groups, "devices": run.devices}
+        more["slurm_bin"] = site_settings.slurm_bin()
         self.nodes = Nodes(run.nodes, self._guard(), lambda: launcher.told_to_end, self.lost_s, **more)
         self.attempts = Attempts(surroundings, self.run, self.nodes, self.wish)
         self.lost: frozenset[str] = frozenset()  # nodes that did not answer at the end of the last attempt

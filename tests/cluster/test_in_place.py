@@ -36,10 +36,14 @@ def test_a_spare_takes_the_place_of_a_node_that_lost_a_gpu(cluster: Sandbox, vic
 
 @pytest.mark.full  # 6 s
 def test_the_users_own_commands_do_not_answer_the_supervisor(cluster: Sandbox) -> None:
-    """An squeue that the user has put first on the PATH refuses all options. The site's own one knows the job."""
+    """Those that the user has put first on the PATH refuse all options. The site's own ones serve the job."""
     own = workdir(cluster, "own-commands")
-    (own / "squeue").write_text('#!/bin/sh\necho "squeue: unrecognized option $1" >&2\nexit 2\n')
-    (own / "squeue").chmod(0o755)
+    for name in ("squeue", "scontrol", "scancel"):
+        (own / name).write_text(f'#!/bin/sh\necho "{name}: unrecognized option $1" >&2\nexit 2\n')
+        (own / name).chmod(0o755)
+    program = 'case "$*" in *" job guard "*) exit 2 ;; esac\nexec /usr/bin/srun "$@"\n'  # srun starts the program, too
+    (own / "srun").write_text(f"#!/bin/sh\n{program}")
+    (own / "srun").chmod(0o755)
     path = {"PATH": "/home/alice/own-commands:/usr/bin:/bin"}
     job = submit(cluster, "own-squeue", nodes=1, spares=1, retries=1, command=USE_GPU, env=path)
     until_run(job, 0, nodes=1)

@@ -43,6 +43,7 @@ class Guards:
         *,
         groups: Sequence[Sequence[str]] = (),
         devices: bool = False,
+        slurm_bin: str = "",
         lost_s: float = site_settings.LOST_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -50,6 +51,7 @@ class Guards:
 
         `groups`: the nodes of each group of a heterogeneous job. Each group needs its own step: a step over several
         groups gives its stdin to the tasks of one group only. `devices`: whether the guards check the job's devices.
+        `slurm_bin`: the directory of Slurm's commands.
         """
         self.hosts, self._clock = tuple(hosts), clock
         self._me = os.environ.get("SLURMD_NODENAME", self.hosts[0])
@@ -75,7 +77,9 @@ class Guards:
         environ = {**steps.answering_environment(os.environ if environ is None else environ), **SPARED}
         parts = [[name for name in self.hosts if name in known] for known in map(set, groups or [self.hosts])]
         self._steps = [
-            _started(steps.on_each_node(command, names, groups, survive=True, devices=devices), environ)
+            _started(
+                steps.on_each_node(command, names, groups, survive=True, devices=devices, directory=slurm_bin), environ
+            )
             for names in parts
             if names
         ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import prechecks
 from hostfiles import nodelist
@@ -28,6 +28,7 @@ class Nodes:
     fenced_at: float = 0.0  # the time on the guards' clock by which the ranks on lost nodes have certainly ended
     groups: tuple[tuple[str, ...], ...] = ()  # the nodes of each group of a heterogeneous job
     devices: bool = False  # whether the guards' step shares the job's devices, to check and to measure them
+    slurm_bin: str = ""  # the directory of Slurm's commands: the PATH may have a user's own srun
     _guards: Guards | None = None
 
     @property
@@ -102,7 +103,8 @@ class Nodes:
         return fresh
 
     def _started(self, names: Sequence[str]) -> Guards:
-        return Guards(self.command, names, groups=self.groups, devices=self.devices, lost_s=self.lost_s)
+        more: Any = {"devices": self.devices, "slurm_bin": self.slurm_bin, "lost_s": self.lost_s}
+        return Guards(self.command, names, groups=self.groups, **more)
 
     def close(self, dirty: Sequence[str] = ()) -> None:
         """End the guards. On `dirty` nodes ranks of the last attempt may still run: the guards there end them first."""

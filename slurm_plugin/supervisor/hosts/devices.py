@@ -52,9 +52,8 @@ def ask(allocation: Allocation, environ: Mapping[str, str]) -> list[str]:
     known = set(names)
     if names == (environ.get("SLURMD_NODENAME"),):
         return [own_line(names[0], environ, alone=True)]
-    said = steps.one_task_a_node(
-        [*site_settings.plugin_command(), "hosts", "devices"], names, "", DEADLINE_S, groups=groups(environ)
-    )
+    command, bin_directory = [*site_settings.plugin_command(), "hosts", "devices"], site_settings.slurm_bin()
+    said = steps.one_task_a_node(command, names, "", DEADLINE_S, groups(environ), directory=bin_directory)
     lines = [
         line for line in said.out.splitlines() if line.partition(" ")[0] in known
     ]  # a TaskProlog may print other lines
