@@ -266,7 +266,7 @@ class FakeSlurm:
         self.changes.append((method, *arguments))
 
     def _refuse(self, method: str, first: object) -> None:
-        if self.private and method in ("nodes", "machines", "reservations"):
+        if self.private and method in ("nodes", "machines", "reservations", "partitions"):
             raise SlurmDeniedError(f"{method}: Access/permission denied")
         left = self.refusals.get((method, first), 0)
         if left > 0:

@@ -97,6 +97,8 @@ def more_than_there_are(door: Slurm, job: Job) -> str:
         return ""
     try:
         return reasons.wrong_number(door.request(job.id).nodes, job.partition, door.partitions())
+    except SlurmDeniedError:  # PrivateData=partitions
+        return "" if "," in job.partition else reasons.says(job.reason)
     except SlurmError:
         return ""
 

@@ -108,6 +108,11 @@ def test_more_nodes_than_there_are(slurm: FakeSlurm, capsys: pytest.CaptureFixtu
     slurm.refusals["partitions", None] = 1
     assert main(["why", "7"]) == 0
     assert limit in capsys.readouterr().out
+    slurm.private = True  # PrivateData=partitions
+    for partition, given_up in (("main", True), ("main,all", False)):
+        slurm.known_jobs[7] = job(reason="PartitionNodeLimit", partition=partition, restarts=0)
+        assert main(["why", "7"]) == 0
+        assert ("scancel 7" in capsys.readouterr().out) == given_up
 
 
 def test_a_job_whose_directory_is_not_known(
