@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from slurm_plugin.cli.specs import (
     spec_name,
 )  # fmt: skip
 from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.records import durations
 from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, connect, priority
 from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.spec import Spec, priorities, submit_config
@@ -157,7 +159,7 @@ def forecast(spec_file: str, config: Path | None, *, as_json: bool) -> int:
     say_what_lacks(specs[0], settings)
     for answer in answers:
         click.echo(json.dumps(answer.record()) if as_json else "\n".join(answer.lines()))
-    return int(all(answer.found.start_time is None for answer in answers))
+    return int(all(answer.found.start_time is None and not answer.fits for answer in answers))
 
 
 class Shown(NamedTuple):
@@ -192,4 +194,9 @@ def _answer(spec: Spec, job: submission.Submission, door: Slurm, shown: Shown) -
     request = JobRequest(spec.name, count, partitions, limit * 60 if limit else None, least)
     reservations = () if options.get("reservation") else shown.reservations
     nodes = of_partitions(shown.nodes, partitions)
-    return Answer(request, found, nodes, datetime.now(UTC), reservations, shown.unseen)
+    answer = Answer(request, found, nodes, datetime.now(UTC), reservations, shown.unseen)
+    if not (shorter := answer.shorter()):
+        return answer
+    words = [*job.arguments, f"--time={durations.slurm_time(shorter)}"]
+    tried = replace(answer, found=door.forecast(job.script, arguments=words, directory=job.directory))
+    return replace(answer, fits=tried.starts_now)

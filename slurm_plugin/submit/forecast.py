@@ -1,6 +1,6 @@
 """`slurm-plugin forecast`: when a job would start, and what delays it. Pure: values in, text out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -9,7 +9,7 @@ from hostfiles import nodelist
 from prechecks.report import OURS
 from slurm_plugin.slurm import OUT_OF_SERVICE, Forecast, Node
 from slurm_plugin.slurm.calls import against_a_job
-from slurm_plugin.slurm.resources import Obstacle, Reservation, obstacle
+from slurm_plugin.slurm.resources import Obstacle, Reservation, longest, obstacle
 
 NOW: Final = timedelta(seconds=10)  # Slurm rounds to seconds, and reading its answer takes a few seconds
 # Slurm plans a job without a time limit as if it ran for a year (job_scheduler.c, YEAR_SECONDS).
@@ -39,6 +39,7 @@ class Answer:
     now: datetime
     reservations: Sequence[Reservation] = ()  # those of other jobs
     unseen: str = ""  # why the nodes are unknown
+    fits: bool = False  # whether Slurm has said that the job would start now with the time before a reservation
 
     @property
     def starts_now(self) -> bool:
@@ -56,7 +57,7 @@ class Answer:
             "partition": self.found.partition,
             "refused": self.found.refused,
             "states": {state: sorted(names) for state, names in self._states().items()},
-            "reservation": found.reservation.name if (found := self._obstacle()) else "",
+            "reservation": found.reservation.name if (found := self.obstacle()) else "",
         }
 
     def lines(self) -> Iterator[str]:
@@ -66,7 +67,9 @@ class Answer:
         if self.starts_now:
             yield f"{name}: would start now, {where}"
             return
-        if found.start_time is None:
+        if found.start_time is None and self.fits:
+            yield f"{name}: start unknown: it would wait for the end of a reservation"
+        elif found.start_time is None:
             yield f"{name}: would not start as things are; Slurm says:"
             yield from (f"  {line}" for line in found.refused.splitlines())
         elif found.start_time - self.now > NO_TIME:
@@ -79,7 +82,7 @@ class Answer:
     def _why(self) -> Iterator[str]:
         """Yield the number of nodes in each state, the reasons of nodes out of service, and commands to run next."""
         states = self._states()
-        if found := self._obstacle():
+        if found := self.obstacle():
             yield f"  {found.says(self.now, self.request.limit_s)}"
             yield "  when it is, and for whom: scontrol show reservation"
         if self.unseen:
@@ -90,13 +93,16 @@ class Answer:
         yield f"  asked for: {self.request.nodes} node(s); {place}: {counts or 'none'}"
         reasons: dict[str, list[str]] = {}
         for node in states["out of service"]:
-            words = " ".join(self.nodes[node].standing_reason.split()) or "down or not answering"
+            without = (
+                "reserved for maintenance" if "MAINTENANCE" in self.nodes[node].states else "down or not answering"
+            )
+            words = " ".join(self.nodes[node].standing_reason.split()) or without
             reasons.setdefault(words, []).append(node)
         for words, names in list(reasons.items())[:MOST_LINES]:
             yield f"    {nodelist.fold(names)}: {words}"
         if len(reasons) > MOST_LINES:
             yield f"    and {len(reasons) - MOST_LINES} reasons more; see: sinfo -R"
-        then = against_a_job(self.found.refused)
+        then = "" if self.fits else against_a_job(self.found.refused)
         ours = [names[0] for words, names in reasons.items() if words.startswith(OURS)]
         if ours:
             yield f"  why a node is out: slurm-plugin why {ours[0]}"
@@ -105,14 +111,24 @@ class Answer:
         if then:
             yield f"  {then}"
 
-    def _obstacle(self) -> Obstacle | None:
-        """Return the reservation after which the job starts, and which it would meet if it started now."""
+    def shorter(self) -> str:
+        """Return the `time:` with which a refused job may start now, before a reservation; "" without one."""
+        found = None if self.found.start_time else self._met(self.reservations, certain=True)
+        return longest(found.reservation.start, self.now) if found else ""
+
+    def obstacle(self) -> Obstacle | None:
+        """Return the reservation after which the job starts, and which it would meet if it started now.
+
+        `sbatch --test-only` refuses some jobs that would wait for the end of a reservation: see `fits`.
+        """
         start = self.found.start_time
-        if start is None or self.starts_now:
-            return None
-        over = (each for each in self.reservations if each.end <= start + NOW)
-        idle, wanted = self._states()["idle"], self.request.least
-        return obstacle(over, self.now, self.request.limit_s, usable=self.nodes, idle=idle, wanted=wanted)
+        if start is None:
+            return self._met(self.reservations, certain=True) if self.fits else None
+        return None if self.starts_now else self._met(each for each in self.reservations if each.end <= start + NOW)
+
+    def _met(self, reservations: Iterable[Reservation], *, certain: bool = False) -> Obstacle | None:
+        found: Mapping[str, Any] = {"usable": self.nodes, "idle": self._states()["idle"], "wanted": self.request.least}
+        return obstacle(reservations, self.now, self.request.limit_s, **found, certain=certain)
 
     def _states(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {"idle": [], "in use": [], "reserved": [], "out of service": []}

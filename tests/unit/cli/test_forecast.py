@@ -70,6 +70,32 @@ def test_what_slurm_has_against_a_job_is_followed_up(
     assert "  what the nodes have: sinfo --Format=partition,nodelist,cpus" in capsys.readouterr().out
 
 
+def test_a_reservation_for_which_slurm_refuses_the_job(
+    door: Door, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job would wait for its end, if Slurm starts it now with the time before it. Else Slurm's refusal is shown."""
+    now, asked = datetime.now(UTC), list[str]()
+    door.reserved = [Reservation("m", now + timedelta(hours=1), now + timedelta(hours=3), frozenset({"n2", "n3"}))]
+    refused = Forecast(refused="allocation failure: Requested node configuration is not available")
+    Path("job.yaml").write_text(SPEC)
+    for shorter, code in ((Forecast(now, "n[2-3]", "cpu"), 0), (refused, 1)):
+
+        def forecast(
+            _: str, *, arguments: Sequence[str], directory: str | None, shorter: Forecast = shorter
+        ) -> Forecast:
+            asked.extend(arguments)
+            return shorter if "--time=00:55:00" in arguments else refused
+
+        monkeypatch.setattr(door, "forecast", forecast)
+        assert main(["forecast", "job.yaml"]) == code
+        out = capsys.readouterr().out
+        first = "a: would not start as things are; Slurm says:" if code else "a: start unknown: it would wait for"
+        assert out.startswith(first)
+        assert ("with `time: 55m` it could start now" in out) == (not code)
+        assert ("what the nodes have" in out) == bool(code)
+    assert asked.count("--time=00:55:00") == 2
+
+
 def test_a_site_that_does_not_show_its_nodes(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
     """Slurm's answer alone."""
     Path("job.yaml").write_text(SPEC)

@@ -60,6 +60,12 @@ def test_later() -> None:
         ], after
 
 
+def test_a_maintenance_that_has_begun() -> None:
+    """Its nodes are neither down nor silent."""
+    answer = Answer(MAIN, start(timedelta(hours=2)), there(node("n1", "IDLE", "MAINTENANCE")), NOW)
+    assert list(answer.lines())[-1] == "    n1: reserved for maintenance"
+
+
 def test_nobody_knows() -> None:
     """Slurm assumes a year for jobs without a limit."""
     nodes = there(node("n1", "ALLOCATED"))
