@@ -1,9 +1,9 @@
 """Read the memory of one node from slurm.conf, as a file, without asking a daemon.
 
 The form is that of slurm.conf(5), the same from 22.05 to 26.05. `NodeName=DEFAULT` sets defaults for the lines below
-it. The path of an `Include` may be relative to its file, and may contain `%c`, the cluster's name. A backslash at the
-end continues a line. Only node names are case-sensitive. Node lists are matched, not expanded: a list may name 65,536
-nodes.
+it. The path of an `Include` may contain `%c`, the cluster's name. A relative one is relative to its file, or, in 26.05,
+to slurm.conf. A backslash at the end continues a line. Only node names are case-sensitive. Node lists are matched, not
+expanded: a list may name 65,536 nodes.
 """
 
 from __future__ import annotations
@@ -70,9 +70,12 @@ def node(path: str, name: str, read: Callable[[str], str] = text) -> Node | None
     )
 
 
-def lines(path: str, read: Callable[[str], str] = text) -> Iterator[str]:
-    """Yield the lines of slurm.conf, or of a file of its form. Raise OSError and ValueError as `node` does."""
-    return _lines(path, read, {})
+def lines(path: str, read: Callable[[str], str] = text, *, beside_first: bool = False) -> Iterator[str]:
+    """Yield the lines of slurm.conf, or of a file of its form. Raise OSError and ValueError as `node` does.
+
+    `beside_first`: relative includes of all files are relative to the directory of `path`.
+    """
+    return _lines(path, read, {}, path if beside_first else "")
 
 
 def numbers(ranges: str) -> set[int]:
@@ -95,8 +98,13 @@ def _percent(parameters: str, state: str) -> float:
     return CLOUD_PERCENT if state.upper() == "CLOUD" else 100.0
 
 
-def _lines(path: str, read: Callable[[str], str], parameters: dict[str, str], depth: int = 0) -> Iterator[str]:
-    """Yield the lines without comments. Join continued lines, and replace each Include by the lines of its file."""
+def _lines(
+    path: str, read: Callable[[str], str], parameters: dict[str, str], first: str = "", depth: int = 0
+) -> Iterator[str]:
+    """Yield the lines without comments. Join continued lines, and replace each Include by the lines of its file.
+
+    `first`: the file beside which relative includes are; empty: each beside its own file.
+    """
     if depth > DEEPEST:
         raise ValueError(f"{path}: too many files that include each other")
     whole = ""
@@ -109,8 +117,8 @@ def _lines(path: str, read: Callable[[str], str], parameters: dict[str, str], de
         words = done.split(None, 1)
         if len(words) > 1 and words[0].lower() == "include":
             other = words[1].replace("%c", parameters.get("clustername", "%c"))
-            beside = other if other[:1] == "/" else f"{path.rpartition('/')[0]}/{other}"
-            yield from _lines(beside, read, parameters, depth + 1)
+            beside = other if other[:1] == "/" else f"{(first or path).rpartition('/')[0]}/{other}"
+            yield from _lines(beside, read, parameters, first, depth + 1)
         elif done:
             key, _, value = done.partition("=")
             if key.strip().lower() == "clustername":

@@ -34,6 +34,8 @@ class Release:
     # Whether a running job that has lost a node cannot be updated until it runs again, if there is no slurmdbd:
     # slurmctld waits 5 s and answers "the DB index is being set" (_update_job in src/slurmctld/job_mgr.c).
     lost_node_bars_changes: bool
+    # Whether the path of an `include` in an included file is relative to slurm.conf, and not to that file.
+    includes_beside_slurm_conf: bool
 
     @property
     def name(self) -> str:
@@ -52,6 +54,7 @@ _24_11: Final = Release(
     settle_s=0.0,
     settle_second=True,
     lost_node_bars_changes=False,
+    includes_beside_slurm_conf=False,
 )
 # Oldest first.
 RELEASES: Final = (
@@ -62,9 +65,10 @@ RELEASES: Final = (
         settle_s=2.0,
         settle_second=True,
         lost_node_bars_changes=True,
+        includes_beside_slurm_conf=False,
     ),
     _24_11,
-    replace(_24_11, series=(26, 5), settle_second=False),
+    replace(_24_11, series=(26, 5), settle_second=False, includes_beside_slurm_conf=True),
 )
 
 

@@ -12,6 +12,7 @@ from tests.cluster import jobs
 from tests.cluster.conftest import new_directory, restore, running
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job, reasons
+from tests.cluster.plain import release_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -166,12 +167,13 @@ def test_installed_beside_files_that_slurm_conf_includes(site: Site) -> None:
     site.etc.settings(**dict.fromkeys(names, ""))
     (site.at / "own/more.conf").write_text("include %c.conf\n")
     cluster = moved["ClusterName"].partition("=")[2]
-    (site.at / f"own/{cluster}.conf").write_text("".join(f"{moved[name]}\n" for name in names))
+    place = f"{cluster}.conf" if release_of(site.box).includes_beside_slurm_conf else f"own/{cluster}.conf"
+    (site.at / place).write_text("".join(f"{moved[name]}\n" for name in names))
     conf.write_text(f"{conf.read_text()}include own/more.conf\n")
     before = conf.read_text()
     plan = site.call("install", "--apply")
     assert not plan["by_hand"]
-    assert any(f"/etc/slurm/own/{cluster}.conf sets PrologFlags" in each for each in plan["notices"])
+    assert any(f"/etc/slurm/{place} sets PrologFlags" in each for each in plan["notices"])
     site.tell()
     site.ran()
     job = run(site, "included")

@@ -219,6 +219,7 @@ def test_releases() -> None:
             release.settling,
             yes[not release.lost_node_bars_changes],
             yes[release.expedited_requeue],
+            yes[release.includes_beside_slurm_conf],
         ]
 
     text = page("reference/releases.md")

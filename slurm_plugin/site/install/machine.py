@@ -94,7 +94,7 @@ class MachineState:
 
     def whole(self, text: str) -> str:
         """Return a text of slurm.conf with the included files in their place. Raise ValueError for an endless chain."""
-        return _whole(f"{self.beside}/{Path(self.conf).name}", text, self.included.get)
+        return _whole(f"{self.beside}/{Path(self.conf).name}", text, self.included.get, self.release)
 
     @property
     def lua(self) -> str:
@@ -147,17 +147,18 @@ def inspect(root: str, conf: str | None, role: str | None, config: SiteConfig, s
     def read(name: str) -> str | None:
         return included.setdefault(name, measure.text(name))
 
+    daemons = measure.config(slurm)
+    release = releases.of(daemons.get("SLURM_VERSION", ""))
     with suppress(DamagedError):
         text = without(text)
     try:
-        found = settings(_whole(f"{directory}/{Path(path).name}", text, read))
+        found = settings(_whole(f"{directory}/{Path(path).name}", text, read, release))
     except ValueError:  # the plan reports it
         found = settings(text)
     hosts = tuple(each.value.partition("(")[0] for each in found if each.name == "slurmctldhost")
     here = measure.is_controller(hosts, os.uname().nodename)
     files = [path, path + BACKUP, f"{directory}/job_submit.lua", f"{directory}/{lua.OWN}"]
     places = [root, root + PREVIOUS, config.spool_directory]
-    daemons = measure.config(slurm)
     nodes = measure.nodes(slurm)
     names = site_names.known(nodes, found)
     return MachineState(
@@ -168,7 +169,7 @@ def inspect(root: str, conf: str | None, role: str | None, config: SiteConfig, s
         entries=dict(_entries(files, places)),
         included=included,
         leading=frozenset(_leading(found, root)),
-        release=releases.of(daemons.get("SLURM_VERSION", "")),
+        release=release,
         spool=config.spool_directory,
         spool_owner=_account(value(found, "SlurmUser") or "root"),
         controllers=hosts,
@@ -179,9 +180,10 @@ def inspect(root: str, conf: str | None, role: str | None, config: SiteConfig, s
     )
 
 
-def _whole(path: str, text: str, read: Callable[[str], str | None]) -> str:
+def _whole(path: str, text: str, read: Callable[[str], str | None], release: Release | None) -> str:
     """Return `text`, of slurm.conf at `path`, with the included files in their place; those that are None are empty."""
-    lines = slurmconf.lines(path, lambda name: text if name == path else read(name) or "")
+    beside_first = bool(release and release.includes_beside_slurm_conf)
+    lines = slurmconf.lines(path, lambda name: text if name == path else read(name) or "", beside_first=beside_first)
     return "".join(f"{line}\n" for line in lines)
 
 

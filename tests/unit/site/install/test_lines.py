@@ -163,6 +163,15 @@ def test_a_hook_that_is_included_where_slurm_runs_several() -> None:
         assert any("or your Prolog runs twice" in each for each in found.notices) is (release is None)
 
 
+def test_where_an_include_of_an_included_file_is() -> None:
+    """Beside that file, or, from 26.05 on, beside slurm.conf."""
+    own = {"/etc/slurm/own/a.conf": "include b.conf\n", "/etc/slurm/own/b.conf": "Prolog=/x\n"}
+    own["/etc/slurm/b.conf"] = "Prolog=/y\n"
+    for release, program in ((None, "/x"), (RELEASES[1], "/x"), (RELEASES[2], "/y")):
+        whole = state("include own/a.conf\n", included=own, release=release).whole("include own/a.conf\n")
+        assert whole == f"Prolog={program}\n"
+
+
 def test_our_lines_in_an_included_file() -> None:
     """An admin has written them there: slurm.conf stays as it is."""
     assert made("include more.conf\n", included={"/etc/slurm/more.conf": BY_HAND}).text == "include more.conf\n"
