@@ -51,6 +51,7 @@ HELD_S: Final = 125.0  # more than the 121 s for which Slurm itself delays a req
 ONE_LOST: Final = f"a node of it: {WENT_DOWN}"  # Slurm does not say which node
 OWN_CHECK: Final = "failed this job's own check"  # reported by the user's own process
 SLOW: Final = "the job was slow there"  # reported by the user's own process, too
+LEFT_BEHIND: Final = "gpu-processes: "  # root's verdict, but on a process that the job's user may have left there
 NO_BOUNDS: Final = Queueing()
 NO_POLICY: Final = Policy()
 
@@ -197,7 +198,8 @@ def step(
     )
     fields = Fields()
     if job.state in WAITING and not held:  # a new Nice would release a held job
-        by_root = any(reason not in (OWN_CHECK, SLOW) for reason in faulty.values())
+        own = (OWN_CHECK, SLOW)
+        by_root = any(reason not in own and not reason.startswith(LEFT_BEHIND) for reason in faulty.values())
         wait_s = policy.queue_timeout_s if request.queue_timeout_s is None else request.queue_timeout_s
         fresh, fields = queue_limits.with_deadline(fresh, queue, 0 if grows else wait_s, now)  # a growth is no fault
         fresh, nice = _nice(fresh, queue, job, policy.nice if by_root else 0)

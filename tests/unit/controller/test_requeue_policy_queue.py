@@ -8,7 +8,7 @@ from slurm_plugin.controller.requeue_policy import Amend, Count, Drop, Start, St
 from slurm_plugin.records.grant import Grant, written
 from slurm_plugin.slurm import HELD_BY_LIMIT, Node, Queueing
 from tests import fakes
-from tests.unit.controller.requeued import COUNTED, ENDED_RUN, FINE, NODES, NOT_OURS, SETTLE_S, bare, given_job
+from tests.unit.controller.requeued import BAD, COUNTED, ENDED_RUN, FINE, NODES, NOT_OURS, SETTLE_S, bare, given_job
 
 NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 WAITS = Policy(queue_timeout_s=1800, nice=1000)
@@ -20,6 +20,7 @@ UNBOUND, UNPLACED = replace(AFTER_ONE, deadline=""), replace(AFTER_ONE, deadline
 MARKED = "[sp1;retries=3;run=1;x=0]"
 BOTH = Grant(3, 2, ("n9", "n2"), "2026-03-01T10:30:00", "n2: gpu-check: 3 of 4 GPUs", 1, nice=(0, -1000))
 BY_MARK = Grant(3, 2, ("n9", "n1"), "2026-03-01T10:30:00", "n1: failed this job's own check", 1, kept=("n1",), nice=())
+LEFT = "gpu-processes: left on the job's GPUs: pid 9 of ada on 0000:3B:00.0"
 WAIT = {"Deadline": "2026-03-01T10:30:00", "TimeLimit": "60"}
 QUEUE: dict[str, tuple[dict[str, object], dict[str, Node], Step]] = {
     "completing, a deadline of ours": ({"state": "COMPLETING"}, NODES, Amend(UNBOUND, GONE)),
@@ -29,6 +30,11 @@ QUEUE: dict[str, tuple[dict[str, object], dict[str, Node], Step]] = {
     "not ours, held by Slurm's limit: a Nice would let it go": ({"reason": HELD_BY_LIMIT}, FINE, Amend(UNBOUND, GONE)),
     "not ours, and it runs again: nothing of it can be changed": ({"state": "RUNNING"}, FINE, NOT_OURS),
     "ours by root's verdict": ({}, NODES, Count(BOTH, ("n2",), WAIT)),
+    "ours by root's verdict on a process that the job's user may have left there": (
+        {},
+        {"n2": fakes.node("n2", "IDLE", "DRAIN", reason=BAD.replace("gpu-check: 3 of 4 GPUs", LEFT))},
+        Count(replace(BOTH, last=f"n2: {LEFT}", nice=()), ("n2",), {**WAIT, "Nice": "0"}),
+    ),
     "ours by a node's death": (
         {},
         {"n1": fakes.node("n1", "DOWN")},
