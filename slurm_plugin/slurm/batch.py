@@ -1,7 +1,8 @@
 """Submit batch scripts with sbatch, and ask it when they would start.
 
 A site may have a program in front of sbatch that prints more than the job's id, or that fails after the submission. A
-job without an id in the answer is found by the session of the command, which Slurm records as AllocSID.
+job whose id is not the only number in the answer is found by the session of the command, which Slurm records as
+AllocSID. If Slurm does not know it, the last number counts.
 """
 
 import re
@@ -53,7 +54,11 @@ class Batch(CommandRunner):
         now = time.time()
         (result,) = self._run([command], time.monotonic() + self._deadline_s)
         try:
-            return submitted(self._check("sbatch", result, calls.SUBMIT))
+            found = submitted(self._check("sbatch", result, calls.SUBMIT))
+            if len(found) > 1 and result.session:  # one of the numbers means something else
+                own = self._of_session(result.session, now)
+                found = [each for each in found if each.id == own] or found
+            return found[-1]
         except SlurmError as error:
             sent = not isinstance(error, SlurmAwayError) or error.sent
             job_id = self._of_session(result.session, now) if sent and result.session else None
@@ -93,10 +98,10 @@ def withdraw(door: Slurm, jobs: Iterable[Submitted]) -> None:
             to_stderr(f"job {job.name} is left: {str(error).splitlines()[0]}\n  try: scancel {job.options}")
 
 
-def submitted(text: str) -> Submitted:
-    """Return the job in sbatch's answer: the last whole line that names one. Raise SlurmError without such a line."""
+def submitted(text: str) -> list[Submitted]:
+    """Return the jobs that whole lines of sbatch's answer name. Raise SlurmError without such a line."""
     lines = (line.strip() for line in text.splitlines(keepends=True) if line.endswith("\n"))
     found = [match for line in lines if (match := _SUBMITTED.fullmatch(line))]
     if not found:
         raise SlurmError(f"sbatch answered {text.strip()!r} in place of a job id\n  look for the job with: squeue --me")
-    return Submitted(int(found[-1][1]), found[-1][2] or "")
+    return list(dict.fromkeys(Submitted(int(each[1]), each[2] or "") for each in found))

@@ -137,6 +137,15 @@ def test_submit_finds_a_job_that_sbatch_does_not_name(commands: Bin, capsys: pyt
             commands.door().submit("")
 
 
+def test_submit_with_several_numbers_in_the_answer(commands: Bin) -> None:
+    """The one that this session has submitted is the job; the last one if Slurm knows none of them."""
+    commands.script("sbatch", LOST.format(at=commands.directory, then='echo 8; echo "hours left:"; echo 1200'))
+    commands.script("squeue", SESSION_JOBS.format(at=commands.directory))
+    assert commands.door().submit("") == Submitted(8)
+    commands.script("squeue", "exit 1")
+    assert commands.door().submit("") == Submitted(1200)
+
+
 def test_another_cluster(commands: Bin) -> None:
     """Each request about it names it; sbatch and the commands about this cluster do not."""
     for name, (call, argv) in CALLS.items():
