@@ -107,6 +107,8 @@ def _node(name: str, door: Slurm) -> Answer:
     found = door.nodes([name])
     if name in found:
         return why_node.of_node(found[name], periodic=periodic(door), passes=_passes())
+    if job_lookup.is_job(job := name.partition(".")[0]):
+        raise UnknownError(f"Slurm has no node {name}\n  of a step, name its job: slurm-plugin why {job}")
     raise UnknownError(f"Slurm has no node {name}{suggestion(name, door.nodes([]))}\n  see its nodes with: sinfo -N")
 
 

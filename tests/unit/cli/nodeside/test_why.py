@@ -177,6 +177,17 @@ def test_a_node_that_does_not_exist(slurm: FakeSlurm, capsys: pytest.CaptureFixt
     )
 
 
+@pytest.mark.usefixtures("slurm")
+@pytest.mark.parametrize("step", ["7.0", "7.batch"])
+def test_a_step(step: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its job explains it. A node may have such a name."""
+    assert main(["why", step]) == 1
+    assert (
+        capsys.readouterr().err
+        == f"slurm-plugin: Slurm has no node {step}\n  of a step, name its job: slurm-plugin why 7\n"
+    )
+
+
 def test_a_node_that_is_gone_hides_no_other(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     """An excluded node that slurm.conf lacks hides no other node."""
     slurm.known_jobs[7] = slurm.known_jobs[7]._replace(excluded="n2,n9")
