@@ -108,10 +108,19 @@ def _words(launch: Saved, worker: int, sent: str = "") -> list[str]:
     if launch.step:
         terminal = sys.stdin.isatty() and sys.stdout.isatty()
         node, group = launch.nodes[worker], launch.group(worker)
-        return steps.overlap_step(inside, launch.job, node, terminal=terminal, group=group, options=launch.step)
+        options = (*_devices(launch.environ, os.environ), *launch.step)
+        return steps.overlap_step(inside, launch.job, node, terminal=terminal, group=group, options=options)
     if launch.contained:
         return [*launch.inside, *inside]
     return [_shell(), *(("-c", sent) if sent else ())]
+
+
+def _devices(launch: Mapping[str, str], step: Mapping[str, str]) -> tuple[str, ...]:
+    """Return srun's options for the GPUs of this node. Slurm refuses a step that inherits a total of the whole job."""
+    if "SLURM_GPUS" not in launch:
+        return ()
+    count = step.get("SLURM_GPUS_ON_NODE", "")
+    return (f"--gpus={count}",) if count else ("--gres=none",)
 
 
 def _task_lines(launch: Saved, environ: Mapping[str, str]) -> str:

@@ -142,6 +142,9 @@ def test_a_shell_in_a_container_of_pyxis(tmp_path: Path) -> None:
     done = entered(tmp_path, launch, "")
     options = "--jobid=7 --overlap --nodes=1 --ntasks=1 --nodelist=n2 --mpi=none --export=ALL --chdir="
     assert (done.returncode, done.stdout) == (3, f"4 {options}/ --container-image=x#t -- \n"), done.stderr
+    launch = launch._replace(environ={**path, "SLURM_GPUS": "8"})  # a total: Slurm refuses a step that inherits it
+    done = entered(tmp_path, launch, "", SLURM_GPUS_ON_NODE="4")
+    assert done.stdout == f"4 {options}/ --gpus=4 --container-image=x#t -- \n"
 
 
 def test_a_launch_that_told_its_tasks_nothing(tmp_path: Path) -> None:
