@@ -40,6 +40,11 @@ PENDING: Final[Mapping[str, Known]] = {
     "launch failed requeued held": Known(
         "Slurm holds it after a failed prolog: slurm.conf lacks SchedulerParameters=nohold_on_prolog_fail", _RELEASE
     ),
+    "user env retrieval failed requeued held": Known(
+        "Slurm holds it: its first node could not read its user's login environment, which --export=NONE and "
+        "--get-user-env ask for",
+        _RELEASE,
+    ),
     "job requeued in held state": Known("it was requeued and is held, by its exit code or by hand", _RELEASE),
     "job requeued in special exit state": Known("it is held because of its exit code (RequeueExitHold)", _RELEASE),
     "JobHoldMaxRequeue": Known("Slurm holds it: it was requeued too often (MaxBatchRequeue)", _RELEASE),
