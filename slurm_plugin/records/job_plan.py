@@ -135,13 +135,24 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def batch_script(command: str, block: Sequence[bytes], plan: JobPlan) -> bytes:
-    """Return the part of an sbatch wrapper script before the user's script. `block`: the lines for sbatch."""
+def check_of(python: str, command: str) -> str:
+    """Return the line of a batch script that ends the job with a message where `command` and its Python do not work."""
+    said = f"cannot run {command}: is its directory shared with the nodes, and do they have the same Python?"
+    fails = f'echo "[slurm_plugin] error,exiting: $(uname -n)" {shlex.quote(said)}; exit 127'
+    return f"{shlex.quote(python)} -Pc 'import slurm_plugin' || {{ {fails}; }}"
+
+
+def batch_script(command: str, block: Sequence[bytes], plan: JobPlan, python: str = "") -> bytes:
+    """Return the part of an sbatch wrapper script before the user's script. `block`: the lines for sbatch.
+
+    `python`: that of `command`, which may be missing on a node; empty for the deployed command.
+    """
     first = f"#!{command} {_VERB}"
-    by_kernel = len(os.fsencode(first)) <= FIRST_LINE_BYTES and not set(command) & set(" \t")
+    by_kernel = not python and len(os.fsencode(first)) <= FIRST_LINE_BYTES and not set(command) & set(" \t")
     ours = [
         "# Made by `slurm-plugin sbatch`: the script below runs as it stands, by its own first line.",
         *(f"{_COMMENT}{line}" for line in text(plan).splitlines()),
+        *([check_of(python, command)] if python else []),
         *([] if by_kernel else [f"exec {shlex.quote(command)} {_VERB} " + '"$0"']),
         plan.mark,
     ]

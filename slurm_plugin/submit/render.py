@@ -35,6 +35,7 @@ class Site(Struct, frozen=True):
     directory: str  # the directory of submission, absolute
     command: str  # the `slurm-plugin` that the batch script calls, absolute
     root: bool = False  # whether root submits the job
+    python: str = ""  # the Python of that command, absolute; empty for the deployed one
     experiment: str = ""  # the directory of the experiment whose trials the job runs, absolute; empty for other jobs
 
 
@@ -99,6 +100,7 @@ def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
         "note": launch.note,
         "launch": launch.shown if launch.argv != spec.words else "",
         "slurm_plugin": site.command,
+        "check": job_plan.check_of(site.python, site.command) if site.python else "",
         "plan": job_plan.text(_plan(spec, site, shape)),
         "tasks": tuple(_written(replace(spec, command=each).words, marked=marked) for each in spec.tasks),
         "command": _written(spec.words, marked=marked),

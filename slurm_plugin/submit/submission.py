@@ -234,4 +234,6 @@ def check_runtime(specs: Sequence[Spec], takes: Callable[[str], bool | None]) ->
 
 def here(config: SubmitConfig) -> render.Site:
     """Return the Site of this process. Raise MissingError if there is no `slurm-plugin` for scripts to call."""
-    return render.Site(str(Path.cwd()), plugin_command.for_scripts(config.command), root=os.geteuid() == 0)
+    command = plugin_command.for_scripts(config.command)
+    python = plugin_command.interpreter(command)
+    return render.Site(str(Path.cwd()), command, root=os.geteuid() == 0, python=python)

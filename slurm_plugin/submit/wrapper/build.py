@@ -68,15 +68,18 @@ def sources(line: Given, environ: Mapping[str, str], block: list[bytes]) -> Sour
     return Sources(parse(batch_script.words(block)) or Given((), ()), Given(variables, ()), line)
 
 
-def build(found: Sources, features: Features, script: bytes, name: str, command: str) -> Submission:
+def build(
+    found: Sources, features: Features, script: bytes, name: str, command: str, *, python: str = ""
+) -> Submission:
     """Return the submission of a script with features.
 
-    `name`: the default job name; empty: sbatch's default. `command`: the `slurm-plugin` that batch scripts call.
+    `name`: the default job name; empty: sbatch's default. `command`: the `slurm-plugin` that batch scripts call,
+    `python`: its Python; empty for the deployed one.
     Raise RefusedError if a flag of the user contradicts a feature.
     """
     kept = [word for option in found.line.options if option.name != "wrap" for word in option.words]
     own = [*([f"--job-name={name}"] if name and not found.last("job-name") else []), *_added_options(found, features)]
-    whole = _script(features, script, found.line.rest[1:], command, _outlives(found, features))
+    whole = _script(features, script, found.line.rest[1:], (command, python), _outlives(found, features))
     return Submission([*kept, *own], whole, features=features)
 
 
@@ -129,7 +132,9 @@ def _outlives(found: Sources, features: Features) -> bool:
     return told is not None and told.value is None and features.retries > 0 and not features.outlives_nodes
 
 
-def _script(features: Features, script: bytes, arguments: Sequence[str], command: str, outlives: bool) -> bytes:
+def _script(
+    features: Features, script: bytes, arguments: Sequence[str], command: tuple[str, str], outlives: bool
+) -> bytes:
     """Return the lines for sbatch, slurm_plugin's command, and the user's script unchanged below a mark."""
     mark = f"{MARK}{crc32(script):08x}"
     while mark.encode() in script:
@@ -145,4 +150,4 @@ def _script(features: Features, script: bytes, arguments: Sequence[str], command
         mark=mark,
         **{**recovery, "no_kill": recovery["no_kill"] or outlives},
     )
-    return job_plan.batch_script(command, block, plan) + script
+    return job_plan.batch_script(command[0], block, plan, command[1]) + script

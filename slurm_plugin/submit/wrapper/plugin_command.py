@@ -37,6 +37,20 @@ def for_scripts(wanted: str) -> str:
     return found
 
 
+def interpreter(command: str) -> str:
+    """Return the Python of a command that pip has made, whose package each node must be able to import.
+
+    Return an empty string for the deployed command, which says itself what it lacks.
+    """
+    try:
+        with open(command, "rb") as file:  # noqa: PTH123
+            first = os.fsdecode(file.readline(256)).strip()
+    except OSError:
+        return ""
+    path = first.removeprefix("#!")
+    return path if first.startswith("#!/") and os.path.basename(path).startswith("python") else ""  # noqa: PTH119
+
+
 def is_plain(command: str, door: "Callable[..., Slurm]") -> bool:
     """Return whether no admin has installed slurm_plugin on this cluster: slurm.conf names none of its files.
 

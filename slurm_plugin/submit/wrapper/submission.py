@@ -48,7 +48,9 @@ def make(given: Given, script: bytes, name: str, site: Mapping[str, str], comman
     if heterogeneous or problems:
         return _said(shown, [Problem(lines[0].number, _HETEROGENEOUS)]) if lines else None
     try:
-        return build.build(found, asked._replace(of_site=not lines), script, name, plugin_command.for_scripts(command))
+        ours = plugin_command.for_scripts(command)
+        python = plugin_command.interpreter(ours)
+        return build.build(found, asked._replace(of_site=not lines), script, name, ours, python=python)
     except RefusedError as error:
         if lines and site:  # perhaps only a feature of the site contradicts
             return make(given, script, name, {}, command)

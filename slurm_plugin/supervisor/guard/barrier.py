@@ -17,7 +17,7 @@ import prechecks
 from hostfiles import HostfileError, nodelist, npu
 from prechecks.measure import nvidia
 from prechecks.verdict import ERROR, FAILED, JOB_PROBLEM, OK, SKIPPED, TIMEOUT
-from slurm_plugin.records import node_directory
+from slurm_plugin.records import node_directory, site_settings
 from slurm_plugin.supervisor.decide import Condition, Health
 from slurm_plugin.supervisor.guard import processes
 
@@ -32,6 +32,7 @@ _OF_A_JOB = re.compile(r"/job_(\d+)/")  # the control group in the out-of-memory
 _OF_A_USER = re.compile(r"\b(?:uid=|UID:)(\d+)")
 # What the node's slurmstepd says if the program of a step does not exist there.
 _ABSENT = re.compile(r"^slurmstepd-(\S+): error: execve\(\): (.+): No such file or directory$", re.MULTILINE)
+_OF_SLURM = ("srun: ", "slurmstepd-")
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 _RANK = {SKIPPED: 0, OK: 1, TIMEOUT: 2, ERROR: 2, FAILED: 3}
 _UNKNOWN = (TIMEOUT, ERROR)
@@ -240,6 +241,10 @@ def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, 
 def conditions(found: Answers) -> dict[str, Health]:
     """Return the health of every node. If no node answered, all are `unknown`."""
     silent = Health("unknown") if found.none else Health("unreachable", "did not answer")
+    python = site_settings.plugin_command()[0]
+    words = [line for line in found.complaint.splitlines() if not line.startswith(_OF_SLURM)]
+    if any(python in line for line in words) and not found.none:  # another version, or it lacks a library
+        silent = Health("job_problem", f"cannot run slurm_plugin with {python}: {words[0].removeprefix(f'{python}: ')}")
     absent = {name: Health("job_problem", f"has no {path}") for name, path in _ABSENT.findall(found.complaint)}
     every = {name: health(report) if report else absent.get(name, silent) for name, report in found.reports.items()}
     return {name: replace(each, kernel=found.kernel.get(name, "")) for name, each in every.items()}

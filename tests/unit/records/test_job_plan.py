@@ -1,6 +1,7 @@
 """Mirrors slurm_plugin/records/job_plan.py: a written plan is read back, and other text is refused."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -74,3 +75,16 @@ def test_a_batch_script_of_the_wrapper(tmp_path: Path, command: str) -> None:
     (tmp_path / "other").write_text("#!/bin/sh\n")
     with pytest.raises(UsageError, match="is no batch script of `slurm-plugin sbatch`"):
         job_plan.read_batch_script(str(tmp_path / "other"))
+
+
+def test_a_batch_script_where_its_python_does_not_work(tmp_path: Path) -> None:
+    """The node and the command are named. With a Python that has the package, the command starts."""
+    path, command = tmp_path / "script", f"{tmp_path}/slurm-plugin"
+    Path(command).write_text("#!/bin/sh\necho started\n")
+    Path(command).chmod(0o755)
+    plan = FULL._replace(mark="#slurm_plugin-script-1")
+    said = f"[slurm_plugin] error,exiting: {os.uname().nodename} cannot run {command}: is its directory shared"
+    for python, code, begin in (("/no python", 127, said), ("/bin/false", 127, said), ("/bin/true", 0, "started")):
+        path.write_bytes(job_plan.batch_script(command, [], plan, python))
+        done = subprocess.run(["bash", path], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout[: len(begin)]) == (code, begin)

@@ -17,6 +17,7 @@ VALUES = {
     "cpus": "",
     "modules": "",
     "env": (("A", "two\nlines"),), "workdir": "/w", "note": "", "launch": "", "slurm_plugin": "/bin/slurm-plugin",
+    "check": "",
     "plan": '{\n  "mode": "single"\n}', "command": "true", "tasks": (),
 }  # fmt: skip
 

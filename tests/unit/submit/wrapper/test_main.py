@@ -61,8 +61,8 @@ def test_features_make_a_batch_script(real: Path) -> None:
         argv = ["-N1", *([f"--job-name={name}"] if name else [])]
         assert found["argv"] == [*argv, "--open-mode=append", "--requeue", "--comment=[sp1;retries=1;ib=auto]"]
         assert str(found["stdin"]).endswith(WITH)
-        assert str(found["stdin"]).startswith("#!/")
-        assert "/slurm-plugin job\n# Made by `slurm-plugin sbatch`" in str(found["stdin"])
+        assert str(found["stdin"]).startswith("#!/bin/bash -p\n# Made by `slurm-plugin sbatch`")
+        assert re.search(r'\n/\S+/python\S* -Pc .+\nexec /\S+/slurm-plugin job "\$0"\n#', str(found["stdin"]))
 
 
 def test_a_script_is_found_where_sbatch_finds_it(real: Path) -> None:

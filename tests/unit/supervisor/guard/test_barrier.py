@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from itertools import product
 
@@ -64,19 +65,35 @@ def test_health() -> None:
         assert health(found) == expected, name
 
 
-def test_conditions() -> None:
-    """A node that is silent while others answer cannot be reached. If all are silent, all are unknown."""
-    some = Answers({"n1": report(BAD_GPU), "n2": None}, "")
-    assert conditions(some) == {
+CANNOT = f"cannot run slurm_plugin with {sys.executable}: "
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("", Health("unreachable", "did not answer")),
+        ("srun: error: n2: task 1: Exited with exit code 1", Health("unreachable", "did not answer")),
+        (
+            "slurmstepd-n2: error: execve(): /home/a/venv/bin/python3: No such file or directory\nsrun: error: n2",
+            Health("job_problem", "has no /home/a/venv/bin/python3"),
+        ),
+        (
+            f"srun: error: n2\n{sys.executable}: No module named slurm_plugin",
+            Health("job_problem", f"{CANNOT}No module named slurm_plugin"),
+        ),
+        (f"Unknown option: -P\nusage: {sys.executable} [option]", Health("job_problem", f"{CANNOT}Unknown option: -P")),
+    ],
+)
+def test_a_silent_node(said: str, expected: Health) -> None:
+    """While others answer, it cannot be reached. If its Python has said something, that is the reason."""
+    assert conditions(Answers({"n1": report(BAD_GPU), "n2": None}, said)) == {
         "n1": Health("node_problem", "gpu-check: 3 of 4 GPUs"),
-        "n2": Health("unreachable", "did not answer"),
+        "n2": expected,
     }
-    said = (
-        "slurmstepd-n2: error: execve(): /home/a/venv/bin/python3: No such file or directory\nsrun: error: n2: task 1"
-    )
-    assert conditions(Answers({"n1": report(BAD_GPU), "n2": None}, said))["n2"] == Health(
-        "job_problem", "has no /home/a/venv/bin/python3"
-    )
+
+
+def test_conditions_if_no_node_answers() -> None:
+    """All are unknown."""
     assert conditions(Answers({"n1": None, "n2": None}, "srun: error")) == {
         "n1": Health("unknown"),
         "n2": Health("unknown"),
