@@ -5,7 +5,7 @@ change it. The site's own text in admin_comment stays before the grant.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -25,6 +25,7 @@ WENT_DOWN: Final = f"the node {DOWN}"  # in `last` and in the reason of a run
 ONLY_FAULTS: Final = "no admin has installed slurm_plugin here, so only a fault moves the job"
 GREW: Final = "more nodes were free"  # in `last` after a growth
 GROW_EVERY_S: Final = 3600  # a job may be requeued once in this time without the use of a restart
+LOST: Final = ("again", "requeue", "hold")  # the last action of a run after which another one may follow
 NEVER: Final = datetime(2099, 12, 31, tzinfo=UTC)  # means no deadline: Slurm cannot remove a deadline
 
 
@@ -159,9 +160,29 @@ def _cut(text: str, most: int) -> str:
     return text
 
 
-def is_alone(job: Job) -> bool:
-    """Return whether a job requested restarts where slurm_plugin is not installed: its owner restarts it."""
-    return not site_settings.deployed() and parse(job.admin_comment) is None and token.find(job.comment) is not None
+def is_alone(job: Job, retries: int = 0) -> bool:
+    """Return whether a job requested restarts where slurm_plugin is not installed: its owner restarts it.
+
+    `retries`: of its plan, where that is known: the site's own job_submit.lua may have replaced the job's comment.
+    """
+    asked = retries > 0 or token.find(job.comment) is not None
+    return asked and not site_settings.deployed() and parse(job.admin_comment) is None
+
+
+def of_owner(job: Job, retries: int, lines: Iterable[Mapping[str, Any]], trial: int = 0) -> Grant:
+    """Return the restarts that a job without a grant may use, by its spec, and those that it has used.
+
+    `lines`: of attempts.jsonl. `trial`: of an experiment, whose restarts in the allocation alone count; those of other
+    trials count for them.
+    """
+    last: dict[int, str] = {}
+    again = 0
+    for line in lines:
+        action, run = str(line.get("action")), line.get("restart")
+        again += action == "again" and (line.get("trial") or 0) == trial
+        last[run if isinstance(run, int) else 0] = action
+    requeues = sum(last.get(run, LOST[0]) in LOST for run in range(job.restarts))
+    return Grant(granted=retries, requeues=requeues, again=again)
 
 
 def wait_of_owner_s(config: Mapping[str, str]) -> int:

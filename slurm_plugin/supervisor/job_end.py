@@ -26,9 +26,9 @@ KILL_WAIT_S: Final = (
 
 def spent(door: Slurm, job: Job, plan: JobPlan, lines: Sequence[Mapping[str, Any]]) -> str:
     """Return why a run of a job without a grant may not start; empty if it may. After the last restart end requeues."""
-    if not plan.retries or not grant.is_alone(job):
+    if not plan.retries or not grant.is_alone(job, plan.retries):
         return ""
-    given = by_owner.given(job, plan.retries, lines, plan.trial)
+    given = grant.of_owner(job, plan.retries, lines, plan.trial)
     if not given.left:
         by_owner.close_budget(door, job)
     return by_owner.SPENT if given.used > given.granted else ""
@@ -64,7 +64,7 @@ def requeue(
     moved, patience, told = action.moved, Patience(queries.AWAY_S, say), (run.restart, action.leave_out, again)
     try:
         job = patience.ask(lambda: door.job(run.job_id), repeatable=True)
-        if alone := grant.is_alone(job):
+        if alone := grant.is_alone(job, plan.retries):
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the job is changed before this process ends
             last = lines[-1] if lines else {}
             if (last.get("n"), last.get("action")) != (run.attempt, "requeue"):
@@ -75,7 +75,8 @@ def requeue(
             # If the job is requeued before Slurm notices the loss, it stays COMPLETING until then. On 22.05 steps of
             # its next run then get no GPU ("Invalid generic resource"). Without --no-kill Slurm ends this process
             # during the wait.
-            patience.ask(lambda: mark(door, run.job_id, *told, moved=moved), repeatable=True)
+            if not alone:  # the mark is for the controller's worker
+                patience.ask(lambda: mark(door, run.job_id, *told, moved=moved), repeatable=True)
             say(f"waiting until Slurm has noticed that {nodelist.fold(lost)} is gone")
             pause = _until_sigterm if alone else time.sleep
             queries.until_gone(door, run.job_id, tuple(lost), run.restart, sleep=pause)

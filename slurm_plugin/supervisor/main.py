@@ -59,7 +59,7 @@ def main(args: list[str], default_settings: Callable[[], Mapping[str, Any]]) -> 
 def _run(options: argparse.Namespace, default_settings: Callable[[], Mapping[str, Any]]) -> int:
     """Run one verb. Load only its part: each of 10,000 nodes runs a guard."""
     if options.verb == "guard":
-        from slurm_plugin.supervisor.guard import server  # noqa: PLC0415
+        from slurm_plugin.supervisor.guard import by_owner, server  # noqa: PLC0415
 
         return server.main(
             options.first,
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace, default_settings: Callable[[], Mapping[str
             no_kill=options.no_kill,
             lost_s=options.lost,
             slurm_bin=options.slurm_bin,
-            tasks=options.tasks,
+            plan=by_owner.Plan(options.retries, options.tasks),
         )
     if options.verb == "prestart":
         from slurm_plugin.supervisor import prestart  # noqa: PLC0415
@@ -135,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     guard.add_argument("--slurm-bin", default="", help="where the site has Slurm's commands")
     guard.add_argument("--lost", type=float, required=True, help="seconds of silence after which a node is lost")
     guard.add_argument("--no-kill", action="store_true", help="the job outlives its first node")
+    guard.add_argument("--retries", type=int, default=0, help="restarts that the job's spec asks for")
     guard.add_argument("--tasks", type=int, default=0, help="of the fewest nodes of a job with a range of nodes")
     prestart = verbs.add_parser("prestart", help="run on every node by supervise: hooks before or after the program")
     prestart.add_argument("--run-directory", required=True)

@@ -106,7 +106,8 @@ class Supervisor:
         words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
         words += [f"--lost={self.lost_s:g}", f"--cluster={self.cluster}"]
         words += [f"--slurm-bin={self.site.get('slurm_bin', '')}"]
-        return [*words, *(["--no-kill", f"--tasks={by_owner.tasks_of(self.plan)}"] if self.plan.no_kill else [])]
+        more = ["--no-kill", f"--retries={self.plan.retries}", f"--tasks={by_owner.tasks_of(self.plan)}"]
+        return [*words, *(more if self.plan.no_kill else [])]
 
     def supervise(self) -> Action:
         """Make attempts until one ends this run. Return the action that ends the run."""
@@ -196,7 +197,7 @@ class Supervisor:
         except SlurmError:
             return action
         down = tuple(name for name, node in nodes.items() if "DOWN" in node.states)
-        if not down or job.restarts <= self.run.restart or not grant.is_alone(job):
+        if not down or job.restarts <= self.run.restart or not grant.is_alone(job, self.plan.retries):
             return action
         return Action("requeue", action.code, f"{nodelist.fold(down)} {grant.DOWN}", leave_out=down)
 
@@ -297,8 +298,8 @@ class Supervisor:
         gone = Health("unreachable", "was taken out of the job by Slurm")
         nodes = {name: health if name in there else gone for name, health in nodes.items()}
         given = grant.parse(job.admin_comment)
-        if given is None and grant.is_alone(job):
-            given = by_owner.given(job, self.plan.retries, self._history(all_trials=True), self.plan.trial)
+        if given is None and grant.is_alone(job, self.plan.retries):
+            given = grant.of_owner(job, self.plan.retries, self._history(all_trials=True), self.plan.trial)
         if given is None:
             say("this job was granted no restarts: is the site's job_submit.lua installed?")
             return 0, nodes

@@ -12,46 +12,36 @@ seconds must lie between: a node of the first run still holds the revoked creden
 import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin.records import grant, history, token
+from slurm_plugin.records import grant, history
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.supervisor.log import say
 
-LOST: Final = ("again", "requeue", "hold")  # the last action of a run after which another one may follow
 WAITING: Final = ("PENDING", "COMPLETING")  # of a job that has been requeued
 SPENT: Final = "no restart is left: the job has used those of its spec"
 
 
-def given(job: Job, retries: int, lines: Iterable[Mapping[str, Any]], trial: int = 0) -> grant.Grant:
-    """Return the restarts that a job without a grant may use, by its spec, and those that it has used.
+class Plan(NamedTuple):
+    """What guards know of a job's plan, for the case that its supervisor is lost."""
 
-    `trial`: of an experiment, whose restarts in the allocation alone count; those of other trials count for them.
-    """
-    last: dict[int, str] = {}
-    again = 0
-    for line in lines:
-        action, run = str(line.get("action")), line.get("restart")
-        again += action == "again" and (line.get("trial") or 0) == trial
-        last[run if isinstance(run, int) else 0] = action
-    requeues = sum(last.get(run, LOST[0]) in LOST for run in range(job.restarts))
-    return grant.Grant(granted=retries, requeues=requeues, again=again)
+    retries: int = 0
+    tasks: int = 0  # of the fewest nodes of a job with a range of nodes
 
 
-def requeue_orphan(door: Slurm, job: Job, first: str, lines: Sequence[Mapping[str, Any]], tasks: int = 0) -> None:
+def requeue_orphan(door: Slurm, job: Job, first: str, lines: Sequence[Mapping[str, Any]], plan: Plan) -> None:
     """Requeue a job whose supervisor is lost with its node `first`. Cancel it if no restart is left: nothing runs it.
 
-    `lines`: of its attempts.jsonl. `tasks`: as for `requeue`.
+    `lines`: of its attempts.jsonl.
     """
-    asked = token.find(job.comment)
     trial = (lines[-1].get("trial") or 0) if lines else 0
-    if asked is None or not given(job, asked.retries, lines, trial).left:
+    if not grant.of_owner(job, plan.retries, lines, trial).left:
         say(SPENT)
         door.cancel(job.id)
         return
-    requeue(door, job.id, job.restarts, [*given_up(lines, job.restarts), first], tasks)
+    requeue(door, job.id, job.restarts, [*given_up(lines, job.restarts), first], plan.tasks)
 
 
 def given_up(lines: Iterable[Mapping[str, Any]], restart: int) -> list[str]:

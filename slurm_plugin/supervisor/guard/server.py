@@ -245,11 +245,11 @@ def main(
     no_kill: bool,
     lost_s: float,
     slurm_bin: str = "",
-    tasks: int = 0,
+    plan: by_owner.Plan,
 ) -> int:
     """Run the guard of this node. `no_kill`: whether Slurm keeps the job when its first node is lost.
 
-    `slurm_bin`: the directory of Slurm's commands. `tasks`: of the fewest nodes of a job with a range of nodes.
+    `slurm_bin`: the directory of Slurm's commands.
     """
     environ = os.environ
     node = environ["SLURMD_NODENAME"]
@@ -278,7 +278,7 @@ def main(
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         door = connect(directory=slurm_bin, in_job=True)
-        requeue_orphan(guard.job_id, restart, first, place, door, directory=directory, cluster=cluster, tasks=tasks)
+        requeue_orphan(guard.job_id, restart, first, place, door, directory=directory, cluster=cluster, plan=plan)
     return 0
 
 
@@ -297,7 +297,7 @@ def requeue_orphan(
     *,
     directory: str = "",
     cluster: str = "",
-    tasks: int = 0,
+    plan: by_owner.Plan = by_owner.Plan(),  # noqa: B008 - it is immutable
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
     """Requeue the job when Slurm also reports its first node as lost. Return whether this process did it.
@@ -313,9 +313,9 @@ def requeue_orphan(
                 return False
             names = nodelist.expand(job.nodes) if job.nodes else []
             if first not in names or "DOWN" in door.nodes([first])[first].states:
-                if grant.is_alone(job):
+                if grant.is_alone(job, plan.retries):
                     lines = job_directory.attempts(Path(directory), cluster) or []
-                    by_owner.requeue_orphan(door, job, first, lines, tasks)
+                    by_owner.requeue_orphan(door, job, first, lines, plan)
                     return True
                 try:
                     return handover.put_back(door, job_id, restart, (first,))

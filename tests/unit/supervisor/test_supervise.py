@@ -190,7 +190,7 @@ ASKS = "[sp1;retries=1;ib=auto]"
         (("DOWN", "NOT_RESPONDING"), 1, ASKS, "requeue"),
         (("IDLE",), 1, ASKS, "finish"),  # it was preempted
         (("DOWN",), 0, ASKS, "finish"),  # it was cancelled
-        (("DOWN",), 1, "", "finish"),  # it asked for no restarts
+        (("DOWN",), 1, "the site's own job_submit.lua replaced it", "requeue"),
     ],
 )
 def test_slurm_ended_a_run_because_a_node_went_down(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from slurm_plugin.records import grant
 from slurm_plugin.slurm import SlurmError
 from slurm_plugin.supervisor.guard import by_owner
 from tests.fakes import FakeSlurm, job
@@ -36,14 +37,14 @@ def line(restart: int, action: str) -> dict[str, Any]:
 )
 def test_restarts_that_are_left(restarts: int, lines: list[dict[str, Any]], left: int) -> None:
     """Restarts in place, requeues that were recorded, and runs that left no record."""
-    assert by_owner.given(job(restarts=restarts, comment=COMMENT), 3, lines).left == left
+    assert grant.of_owner(job(restarts=restarts, comment=COMMENT), 3, lines).left == left
 
 
 def test_a_trials_restarts() -> None:
     """Restarts in place of an earlier trial count for that one; requeues count for the job."""
     lines = [{**line(0, "again"), "trial": 1}, {**line(0, "requeue"), "trial": 2}, {**line(1, "again"), "trial": 2}]
     had = job(restarts=1, comment=COMMENT)
-    assert [by_owner.given(had, 3, lines, trial).left for trial in (1, 2, 3)] == [1, 1, 2]
+    assert [grant.of_owner(had, 3, lines, trial).left for trial in (1, 2, 3)] == [1, 1, 2]
 
 
 def settings(**values: str) -> FakeSlurm:
@@ -103,3 +104,11 @@ def test_the_last_restart(mode: str, closed: bool) -> None:
     door = settings(PreemptMode=mode)
     by_owner.close_budget(door, door.job(7))
     assert door.changes == ([("update_job", 7, {"Requeue": "0"})] if closed else [])
+
+
+def test_a_comment_without_a_token() -> None:
+    """The site's own job_submit.lua has replaced it: who knows the job's plan still counts its restarts."""
+    replaced = job(comment="the site's")
+    assert grant.is_alone(replaced, retries=1)
+    assert not grant.is_alone(replaced)
+    assert not grant.is_alone(replaced._replace(admin_comment=grant.written("", grant.Grant())), retries=1)
