@@ -65,7 +65,7 @@ def facts(word: str, door: Slurm, directory: Path, now: float) -> Facts:
     Raise UsageError for a whole array or a word in another form, SlurmPluginError if nothing is known of the job.
     """
     job_id, known, answers = _known(word, door, directory)
-    attempts = history.complete(known.attempts or [], known.job)
+    attempts = history.complete(known.attempts, known.job)
     says, then = _why(word, door, directory) if answers else ((), ())
     if known.job is None and not attempts:
         raise job_lookup.UnknownJobError(

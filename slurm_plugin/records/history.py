@@ -29,6 +29,7 @@ WHY: Final[Mapping[str, str]] = {  # why a program ended -> the words in the cau
     "time": OVER_TIME, "memory": "ran out of memory",
 }  # fmt: skip
 OTHERS: Final = "it was requeued for another cause: a preemption, its owner or an administrator"
+NO_RECORD: Final = "it left no record, as if its first node went down"
 STATES: Final[Mapping[str, str]] = {  # Slurm's states of a job that has ended
     "COMPLETED": "its program ended with exit code 0",
     "FAILED": "it failed",
@@ -42,22 +43,25 @@ STATES: Final[Mapping[str, str]] = {  # Slurm's states of a job that has ended
 }
 
 
-def complete(attempts: Sequence[Mapping[str, Any]], job: Job | None, *, slurms: bool = True) -> list[Attempt]:
+def complete(attempts: Sequence[Mapping[str, Any]] | None, job: Job | None, *, slurms: bool = True) -> list[Attempt]:
     """Return all attempts, also those that the job's script could not record, oldest first.
 
     The script does not begin if a prolog fails, and dies with its node. An attempt that it did not record has no
-    `phase`. `slurms`: also return attempts that are known only from Slurm's restart count or final state.
+    `phase`. `slurms`: also return attempts that are known only from Slurm's restart count or final state. `attempts`:
+    None if they are unknown.
     """
+    unread, attempts = attempts is None, attempts or ()
     found = list(zip(runs(attempts), map(dict, attempts), strict=True))
     given = grants.parse(job.admin_comment) if job else None
     if job is None or not (found or given or token.find(job.comment)):
         return [line for _, line in found]  # the plugin does not manage the job, or Slurm has forgotten it
     last = dict(found)
     for run in range(job.restarts + 1):
-        end = _end(run, job, given or grants.Grant())
+        recorded = run in last and last[run].get("action") != "again"
+        end = _end(run, job, given or grants.Grant(), recorded=recorded or unread)
         if end is None:
             continue
-        if run in last and last[run].get("action") != "again":
+        if recorded:
             _amend(last[run], end)
         elif slurms or end["why"] == "grant":
             found.append((run, end))
@@ -101,14 +105,20 @@ def restarts(job: Job) -> int:
     return max(0, job.restarts + again - refused)  # a requeue that was not granted is not a restart
 
 
-def _end(run: int, job: Job, given: grants.Grant) -> Attempt | None:
-    """Return the end of a run from the grant or Slurm; None if it has not ended, or never began. `why`: the source."""
+def _end(run: int, job: Job, given: grants.Grant, *, recorded: bool) -> Attempt | None:
+    """Return the end of a run from the grant or Slurm; None if it has not ended, or never began. `why`: the source.
+
+    `recorded`: whether the script may have recorded the end, perhaps another one. If not, it has used a restart of a
+    job that no grant counts.
+    """
     told = next((each for each in given.runs if each.number == run), None)
     end: Attempt = {"restart": run, "nodes": "?", "start": None, "end": None, "phase": None, "code": None}
     if told:
         refused = run > given.counted and given.last.startswith(grants.NO_MORE)
         end |= {"nodes": told.nodes or "?", "end": f"{told.ended}+00:00", "why": "grant"}
         end |= {"cause": given.last, "action": "cancel"} if refused else {"cause": told.why, "action": "requeue"}
+    elif run < job.restarts and not recorded and grants.is_alone(job):
+        end |= {"cause": NO_RECORD, "action": "requeue", "why": "grant"}
     elif run < job.restarts:
         end |= {"cause": OTHERS, "action": "requeue", "why": "count"}
     elif job.state in ENDED and job.nodes:

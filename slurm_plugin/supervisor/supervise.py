@@ -114,7 +114,9 @@ class Supervisor:
         attempt_record.output(self.files, self.plan, self.attempts.outside)
         reason, restarted = self._opening(), self.plan.continued if self.plan.trial else self.run.restart > 0
         if self.spent:
-            return Action("fail", 1, self.spent)
+            action = Action("fail", 1, self.spent)
+            self._record(Attempt("precheck", 1, {}), action, time.time(), action.kind)
+            return action
         if self.plan.no_kill:
             self._record_node_count()
         try:
@@ -265,6 +267,7 @@ class Supervisor:
                     say(line)
                 reason = given.last
             attempt_record.made_up(self.files, self._history(all_trials=True), job, self.cluster)
+            reason = reason or job_directory.last_cause(self.files, before=run.attempt, cluster=self.cluster)
         except SlurmError as error:
             say(f"could not read why the job was restarted: {error}")
         say(f"attempt {run.attempt} of job {run.job_id} on {where}: restarted because {reason or 'Slurm did'}")

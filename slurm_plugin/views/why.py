@@ -60,10 +60,10 @@ def of_job(
         more, verbs = _held(job, held)
         now, then = f"{now}; {more}", [*verbs, *then]
     limits, move = _wait_ends(job, given, queue) if given and queue else ((), [])
-    restarts = tuple(_restarts(job, given, blamed))
+    restarts = tuple(_restarts(job, given, blamed, attempts))
     left_out = (f"it leaves out {job.excluded}",) if job.excluded else ()
     out = tuple(f"{node.name} is out: {bare_reason(node.standing_reason)}" for node in blamed)
-    known = history.complete(attempts or (), job, slurms=False)
+    known = history.complete(attempts, job, slurms=False)
     shown = tuple(map(history.sentence, known[-SHOWN_ATTEMPTS:]))
     again = held is None and job.state not in ENDED  # then the last failure is why it runs or waits again
     failed = [each for each in known if diagnoses.of_attempt(each)][-1:] if again else known[-1:]
@@ -236,14 +236,16 @@ def _was_short(job: Job) -> bool:
     return not job.start_time or not job.end_time or (job.end_time - job.start_time).total_seconds() < A_PROLOG_S
 
 
-def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node]) -> Iterable[str]:
+def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node], attempts: Attempts | None) -> Iterable[str]:
     """Yield the restarts that the job requested, got and used."""
     asked = token.find(job.comment) or token.Token()
     wanted = asked.retries
     if given is None:
-        if wanted:
+        if wanted and grants.is_alone(job) and attempts is not None:
+            used = min(wanted, grants.of_owner(job, wanted, attempts).used)
+            yield f"it restarts itself, without an installation of slurm_plugin: {used} of its {_times(wanted)} used"
+        elif wanted:
             yield f"it asked for {_times(wanted)}, and no job_submit.lua of slurm_plugin granted any"
-            yield "where slurm_plugin is not installed, it restarts itself: see slurm-plugin history"
         if job.restarts:
             yield f"it was requeued {_often(job.restarts)}: by Slurm, its owner, an administrator or a preemption"
         return

@@ -64,7 +64,7 @@ def _tasks(door: Slurm, job_id: int, tasks: Mapping[str, int], options: Namespac
 
 def _complete(known: job_lookup.JobFacts) -> job_lookup.JobFacts:
     """Add the runs and attempts that the job's script could not record."""
-    return known._replace(attempts=history.complete(known.attempts or [], known.job))
+    return known._replace(attempts=history.complete(known.attempts, known.job))
 
 
 def _form(job_id: int, known: job_lookup.JobFacts) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def job_facts(door: Slurm, job_id: int, directory: Path) -> JobFacts:
     own, ours = workdir / job_directory.OURS / str(job_id), cluster(door)
     known = attempts(own, ours)
     if past:
-        known = history.complete(known or [], past.job) or known
+        known = history.complete(known, past.job) or known
     return JobFacts(found, own, known, hold.now(found, own, ours) if found else None)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from slurm_plugin.records import grant
+from slurm_plugin.records import grant, history
 from slurm_plugin.records.grant import Grant, Run, written
 from slurm_plugin.records.series import usage
 from slurm_plugin.slurm import HELD_BY_LIMIT, Queueing, Request
@@ -233,6 +233,16 @@ def test_restarts() -> None:
     ]  # fmt: skip
     for fields, line in cases:
         assert line in why.of_job(job(**fields), {}, None).lines, fields
+
+
+def test_restarts_of_its_own() -> None:
+    """Where no site grants any, those of attempts.jsonl count, and a run without a record there."""
+    recorded = {"n": 0, "restart": 0, "nodes": "n1", "action": "requeue", "cause": "n1 is bad"}
+    twice = job(restarts=2, comment=ASKED)
+    lines = why.of_job(twice, {}, [recorded]).lines
+    assert "it restarts itself, without an installation of slurm_plugin: 2 of its 3 restarts used" in lines
+    assert f"attempt 1 on ?, until ?: {history.NO_RECORD}; then it was requeued" in lines
+    assert not any(history.NO_RECORD in line for line in why.of_job(twice, {}, None).lines)
 
 
 def test_a_job_between() -> None:
