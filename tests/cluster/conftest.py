@@ -10,6 +10,7 @@ import pytest
 from slurm_plugin.sandbox import Sandbox, pool
 from slurm_plugin.sandbox.machine import Bind
 from slurm_plugin.sandbox.pool import cancel, heal, new_directory, restore
+from tests.cluster import alone
 from tests.cluster.etc import Etc
 from tests.fetched import fetched
 from tests.waiting import until
@@ -32,13 +33,15 @@ def accounting_sandbox() -> Iterator[Sandbox]:
 
 
 @contextmanager
-def running(directory: Path, *, accounting: bool = False) -> Iterator[Sandbox]:
+def running(directory: Path, *, accounting: bool = False, hooks: bool = True) -> Iterator[Sandbox]:
     """Start a sandbox, and remove it at the end."""
     root = os.environ.get("SLURM_PLUGIN_TEST_ROOT")  # another release's Slurm, as `sandbox up --root` takes it
     consumers = fetched()
     binds = [Bind(str(path), str(path)) for path in consumers.environments] if consumers else []
     # Without root or Slurm the tests fail. Skipped tests would prove nothing.
-    with pool.running(directory, NODES, GPUS, Path(root) if root else None, binds, accounting=accounting) as box:
+    with pool.running(
+        directory, NODES, GPUS, Path(root) if root else None, binds, accounting=accounting, hooks=hooks
+    ) as box:
         yield box
 
 
@@ -47,6 +50,21 @@ def cluster(sandbox: Sandbox) -> Sandbox:
     """Return the session's sandbox without jobs and faults, with every node idle."""
     restore(sandbox)
     return sandbox
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Yield a sandbox of five nodes without anything of slurm_plugin but the wheel in alice's home."""
+    with running(new_directory(), hooks=False) as box:
+        alone.install(box, tmp_path_factory.mktemp("wheel"))
+        yield box
+
+
+@pytest.fixture
+def alice(plain: Sandbox) -> Sandbox:
+    """Return that sandbox without jobs and faults, with every node idle."""
+    restore(plain)
+    return plain
 
 
 @pytest.fixture

@@ -2,26 +2,21 @@
 
 import json
 import os
-import random
 import re
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.sandbox import Sandbox, pool
-from slurm_plugin.sandbox.pool import new_directory, restore
-from tests import wheels
+from slurm_plugin.sandbox import Sandbox
 from tests.cluster import jobs
+from tests.cluster.alone import PATH, submit
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job, workdir
-from tests.cluster.plain import restarts, resume, scontrol, start
+from tests.cluster.plain import start
 from tests.cluster.programs import LIBUV, OTHER_ROOT
 
 pytestmark = pytest.mark.cluster
@@ -29,8 +24,6 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/without-an-admin.md"
 BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
-PATH = "export PATH=$HOME/venv/bin:$PATH"
-VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 # Ends with 5 when the node has lost a GPU, and with 0 in a later attempt.
 TRAIN = """bash -c 'echo "$(hostname): rank $RANK, attempt $SLURM_PLUGIN_ATTEMPT"
 [ $SLURM_PLUGIN_ATTEMPT = 0 ] || exit 0
@@ -58,38 +51,6 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Any], int]] = {
     "resume": ({"command": "echo told 0"}, 1),
     "groups": ({"groups": TWO_GROUPS, "command": "bash -c 'echo told $RANK'"}, 5),
 }
-KILLS = 200
-ON_AND_ON = "bash -c '[ $RANK != 0 ] || echo $SLURM_RESTART_COUNT >>runs; while :; do sleep 0.1; done'"
-VICTIMS = ("job supervise", "job guard", "srun", "slurm_script", "while :")  # words of their command lines
-OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE")
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """Yield a sandbox of five nodes. Alice has an environment with the wheel, and the checkout's PyTorch."""
-    root = os.environ.get("SLURM_PLUGIN_TEST_ROOT")
-    with pool.running(new_directory(), 5, 4, Path(root) if root else None, hooks=False) as box:
-        (box.directory / "etc/slurm/slurm_plugin.yaml").unlink()
-        venv = box.home("alice") / "venv"
-        wheels.install(wheels.built(tmp_path_factory.mktemp("wheel")), sys.executable, venv)
-        command = venv / "bin/slurm-plugin"
-        command.write_text(command.read_text().replace(str(venv), "/home/alice/venv"))
-        (venv / f"lib/{VERSION}/site-packages/sandbox.pth").write_text(f"/sandbox/venv/lib/{VERSION}/site-packages\n")
-        yield box
-
-
-@pytest.fixture
-def alice(plain: Sandbox) -> Sandbox:
-    """Return the sandbox without jobs and faults, with every node idle."""
-    restore(plain)
-    return plain
-
-
-def submit(box: Sandbox, name: str, **spec: Any) -> Job:
-    """Submit a job of alice's with her own slurm-plugin."""
-    directory = jobs.written(box, name, **spec)
-    said = box.run(["sh", "-c", f"{PATH}; cd ~/{name} && exec slurm-plugin submit job.yaml"])
-    return Job(box, int(said.stdout), directory)
 
 
 @pytest.mark.full  # 20 s
@@ -235,6 +196,36 @@ def test_a_script_with_plugin_lines(alice: Sandbox) -> None:
     assert [line["action"] for line in job.attempts] == ["again", "finish"]
 
 
+@pytest.mark.full  # 15 s each
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [
+        ("bin", "has no /home/alice/venv/bin/python"),
+        ("lib", "cannot run slurm_plugin with /home/alice/venv/bin/python: No module named slurm_plugin"),
+    ],
+)
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_a_node_without_her_environment(alice: Sandbox, node: str, hidden: str, said: str) -> None:
+    """It is named with the path, and the job runs without it. The first node of a script or a spec says so itself."""
+    alice.run(["mount", "-t", "tmpfs", "none", f"/home/alice/venv/{hidden}"], user="root", node=node)
+    try:
+        job = submit(alice, f"alone-{node}-no-{hidden}", retries=1, command="true")
+        assert job.end() == ("FAILED" if node == "n1" else "COMPLETED"), job.log
+        directory = workdir(alice, "alone-no-script")
+        (directory / "f.sh").write_text("#!/bin/bash\n#SBATCH -o job.out -w n1\n#PLUGIN mode=script\necho ran\n")
+        done = alice.run(["sh", "-c", f"{PATH}; cd ~/{directory.name} && exec slurm-plugin sbatch f.sh"])
+        script = Job(alice, int(done.stdout.split()[-1]), directory)
+        script.end()
+    finally:
+        alice.run(["umount", f"/home/alice/venv/{hidden}"], user="root", node=node)
+    if node == "n1":
+        cannot = "n1 cannot run /home/alice/venv/bin/slurm-plugin: is its directory shared with the nodes"
+        assert (cannot in job.log, cannot in script.log, "ran" in script.log) == (True, True, False)
+    else:
+        assert f"n2 {said}" in job.log
+        assert (job.fields["ExcNodeList"], "ran" in script.log) == ("n2", True)
+
+
 @pytest.mark.full  # 60 s
 @pytest.mark.parametrize(("victim", "spares"), [("n2", 1), ("n2", 0), ("n1", 0), ("n1", 1)])
 def test_a_dead_node(alice: Sandbox, victim: str, spares: int) -> None:
@@ -265,47 +256,3 @@ def test_a_dead_first_node_after_the_last_restart(alice: Sandbox) -> None:
     job.until(lambda: job.log.count("rank 1, attempt 1") == 1, "it goes on with the spare")
     alice.break_node("n1", "node-dead")
     assert job.end() == "CANCELLED", job.log
-
-
-@pytest.mark.long  # a quarter of an hour
-def test_random_kills(alice: Sandbox) -> None:
-    """Whatever is killed at any moment, the program never runs more often than the spec says."""
-    chance, kills, ended = random.Random(27), 0, dict[str, int]()  # noqa: S311 - moments to try
-    while kills < KILLS:
-        retries, spares = chance.randrange(4), chance.randrange(2)
-        fields = {
-            "retries": retries,
-            "spares": spares if spares and retries else None,
-            "grace": chance.choice((None, "5s")),
-        }
-        job = submit(alice, f"alone-kills-{kills}", command=ON_AND_ON, time="0:05:00", **fields)
-        until = time.monotonic() + 60  # then nothing has ended it
-        while (state := job.state) not in OVER and time.monotonic() < until:
-            time.sleep(chance.uniform(0, 4))
-            if state == "PENDING" and restarts(job):
-                time.sleep(2)
-                scontrol(alice, "update", f"JobId={job.id}", "StartTime=now")  # refused if it runs already
-            elif state == "RUNNING":
-                _kill(alice, chance, f"n{chance.randint(1, 3)}")
-                kills += 1
-        if state not in OVER:
-            alice.run(["scancel", str(job.id)])
-            state = job.end()
-        runs = (job.directory / "runs").read_text().split() if (job.directory / "runs").exists() else []
-        assert len(runs) <= retries + 1, (fields, runs, job.log)
-        assert restarts(job) <= retries + 1, (fields, job.log)
-        ended[state] = ended.get(state, 0) + 1
-        print(kills, fields, len(runs), restarts(job), state, flush=True)
-        resume(alice)
-        restore(alice)
-    print(kills, "kills", ended)
-
-
-def _kill(box: Sandbox, chance: random.Random, node: str) -> None:
-    """Kill one of a job's processes on a node, or the node."""
-    victim = chance.choice((*VICTIMS, "node-dead"))
-    with suppress(SlurmPluginError):  # the node is dead already
-        if victim == "node-dead":
-            box.break_node(node, victim)
-        else:
-            box.run(["pkill", "-9", "-f", victim], user="root", node=node, check=False)
