@@ -68,8 +68,12 @@ def read() -> tuple[Document, str]:
 def below(site: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the fields of the user's file and of the site's, which win. Lists of mandatory checks are joined.
 
-    A preset of the site's replaces the user's of the same name as a whole.
+    A preset of the site's replaces the user's of the same name as a whole. The user changes no check that the site
+    names.
     """
+    if isinstance(checks := site.get("prechecks"), dict) and isinstance(own.get("prechecks"), dict):
+        named = {*checks, *(checks.get("mandatory") or ())} - {"mandatory"}
+        own = {**own, "prechecks": {key: part for key, part in own["prechecks"].items() if key not in named}}
     merged = {**own, **site}
     for key in own.keys() & site.keys():
         if isinstance(own[key], dict) and isinstance(site[key], dict):

@@ -25,6 +25,8 @@ stage_in: {directory: /tmp}
 prechecks:
   mandatory: [clock]
   disk-size: {root: 1GB, shm: 2GB}
+  dns: no
+  gpu-check: {count: 1}
 """
 
 
@@ -53,7 +55,9 @@ def test_below_the_sites(own: Path) -> None:
     assert (settings.container.runtime, settings.stage_in.directory) == ("pyxis", "/tmp")
     checks = compilation.compile_site(configuration.load_for_user())["prechecks"]
     assert checks["mandatory"] == ["dns", "clock"]
-    assert (checks["disk-size"]["root"], checks["disk-size"]["shm"]) == (10 << 30, 2 << 30)
+    sites = compilation.compile_site(configuration.load())["prechecks"]
+    assert (checks["disk-size"], checks["dns"]) == (sites["disk-size"], sites["dns"])  # the site names them
+    assert checks["gpu-check"]["count"] == 1
     assert configuration.load().prechecks.mandatory == ("dns",)
 
 
