@@ -9,12 +9,13 @@ is the seconds from then to the first step of the last rank in the next attempt.
 is printed separately.
 
 --requeues: also requeue jobs onto the nodes of their last run, which have just revoked their credentials; none may be
-lost. --plain: also measure a user's restarts where no admin has installed slurm_plugin. --fencing: also cut a node off,
-and measure until its ranks have ended (half a minute). --nodes: measure only the death of a node in a large sandbox,
-and the parts of the time until the next launch. --smallest: each case once.
+lost. --plain: also measure a user's restarts where no admin has installed slurm_plugin, and those after the death of a
+node, from its death (minutes). --fencing: also cut a node off, and measure until its ranks have ended (half a minute).
+--nodes: measure only the death of a node in a large sandbox, and the parts of the time until the next launch.
+--smallest: each case once.
 
 Exits 1 if level 1 takes 0.5 s or more, if level 2 takes 3 s or more (4 s on 22.05, whose nodes refuse a requeued job
-for 2 s), or if a requeue was lost.
+for 2 s), if a restart of --plain takes longer than its limit, or if a requeue was lost.
 """
 
 import argparse
@@ -31,13 +32,14 @@ from rich.progress import Progress
 
 from benchmarks.cluster import sandbox
 from benchmarks.measure import arguments, judged
+from benchmarks.recovery_alone import alone
+from benchmarks.recovery_alone import missed as missed_alone
 from benchmarks.recovery_deaths import LEFT, dead_node
 from benchmarks.recovery_runs import (
     GPUS,
     JOB_NODES,
     NODES,
     Run,
-    alone,
     cut_node,
     failed_program,
     plain_jobs,
@@ -184,7 +186,7 @@ def main() -> int:
         found = measured(options, progress)
     release = releases.of(found["version"]) or releases.RELEASES[-1]
     plain_s = statistics.median(run.seconds for run in found["plain"]) if found["plain"] else PLAIN_S
-    words = missed(found, release.settle_s)
+    words = [*missed(found, release.settle_s), *missed_alone(found.get("alone", {}))]
     if options.json:
         levels = {name: [run.seconds for run in found[name]] for name in ("level 1", "level 2", "plain")}
         seen = [run.seen_s for name in ("level 1", "level 2") for run in found[name]]

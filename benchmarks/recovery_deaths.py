@@ -35,22 +35,22 @@ BY_REQUEUE: Mapping[str, str] = {
 LAST = "launch", "prologs, barrier, launch"
 
 
-def dead_node(box: Sandbox, nodes: int, spares: int) -> Run:
+def dead_node(box: Sandbox, nodes: int, spares: int, victim: str = VICTIM) -> Run:
     """Stop a node of a job of `nodes` nodes. The job continues in its allocation with a spare, else by a requeue."""
     stamps = Stamps(box)
-    job = submitted(box, f"dead{spares}", RUN_ON, nodes, retries=1, spares=spares)
+    job = submitted(box, f"dead-{victim}-{spares}", RUN_ON, nodes, retries=1, spares=spares)
     job.began(0)
-    box.break_node(VICTIM, "node-dead")
+    box.break_node(victim, "node-dead")
     dead = time.time()
     with _stamped(job) as lines:
         again = job.began(1)
     if spares:
         ends = {part: _first(lines, line) for part, line in IN_PLACE.items()}
     else:
-        words = {"node": rf"\b{VICTIM}\b", "job": str(job.id)}
+        words = {"node": rf"\b{victim}\b", "job": str(job.id)}
         ends = {part: stamps.last(line.format(**words)) for part, line in BY_REQUEUE.items()}
     job.finish()
-    until(lambda: _in_service(box), f"{VICTIM} in service")
+    until(lambda: _in_service(box), f"{victim} in service")
     return Run(again - dead, phases=_parts(dead, ends, again, LAST[not spares]))
 
 

@@ -33,7 +33,7 @@ class Run:
 
 
 def submitted(
-    box: Sandbox, name: str, command: str, nodes: int = JOB_NODES, *, followed: bool = False, **more: int
+    box: Sandbox, name: str, command: str, nodes: int = JOB_NODES, *, followed: bool = False, **more: int | str
 ) -> Job:
     """Submit a job with slurm-plugin. `followed`: with --wait."""
     text = f"name: {name}\ncommand: {command}\nnodes: {nodes}\n{SPEC}"
@@ -116,20 +116,6 @@ def requeues(box: Sandbox, wanted: int) -> tuple[list[float], int]:
     if drained:  # on 24.11, by a start that was too early
         raise SystemExit(f"the requeues drained healthy nodes:\n{drained}")
     return seconds, lost
-
-
-def alone(root: Path | None, runs: int) -> dict[str, list[Run]]:
-    """Measure the restarts that a user has where no admin has installed slurm_plugin."""
-    with sandbox(NODES, GPUS, root, "a", hooks=False) as box:
-        cases = {
-            "a spare, in the same allocation": {"spares": 1},
-            "a requeue by the job's owner": {"spares": 0},
-            "the same, with submit --wait": {"spares": 0, "followed": True},
-        }
-        return {
-            title: [failed_program(box, f"alone{place}.{number}", **case) for number in range(runs)]
-            for place, (title, case) in enumerate(cases.items())
-        }
 
 
 @contextmanager
