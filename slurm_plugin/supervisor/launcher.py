@@ -73,6 +73,20 @@ def missing(program: str, environ: Mapping[str, str], outputs: Sequence[int] = (
     return ""
 
 
+def no_interpreter(file: str) -> str:
+    """Return why the kernel does not find what an existing program needs to start: execve has ENOENT for both."""
+    try:
+        with Path(file).open("rb") as opened:
+            first = opened.read(LONGEST_LINE).partition(b"\n")[0]
+    except OSError:
+        first = b""
+    if not first.startswith(b"#!"):
+        return "this node does not have the program's dynamic loader; see: ldd"
+    name = printable(first[2:].strip().partition(b" ")[0].decode(errors="replace"))
+    cure = "; remove its DOS line ends: sed -i 's/\\r$//'" if first.endswith(b"\r") else ""
+    return f"this node does not have {name}, which its first line names{cure}"
+
+
 class Launcher:
     """Runs one command at a time, each in a new process group."""
 
@@ -213,6 +227,9 @@ class Launcher:
                 argv, env=environ, process_group=0, stderr=subprocess.PIPE if watched else None
             )
         except FileNotFoundError:
+            if file := shutil.which(argv[0], path=environ.get("PATH")):
+                say(f"{argv[0]}: {no_interpreter(file)}")
+                return NOT_EXECUTABLE, False
             say(f"{argv[0]}: command not found on the PATH of the batch script")
             return NOT_FOUND, False
         except OSError as error:

@@ -43,14 +43,26 @@ def test_exit_code(launcher: Launcher) -> None:
 
 
 def test_not_found(launcher: Launcher, tmp_path: Path) -> None:
-    """127 and a message, as in a shell; 126 for a file that cannot be run."""
+    """127 and a message, as in a shell; 126 for a file that cannot be run, or whose interpreter is missing."""
     said: list[str] = []
     assert launcher.run(["no-such-program", "x"], {"PATH": str(tmp_path)}, said.append) == 127
     (tmp_path / "text").write_text("text")
     assert launcher.run([str(tmp_path / "text")], {}, said.append) == 126
+    scripts = {
+        "gone": (b"#! /opt/gone/python -u\n", "this node does not have /opt/gone/python, which its first line names"),
+        "dos": (
+            b"#!/bin/sh\r\necho\r\n",
+            "this node does not have /bin/sh, which its first line names; remove its DOS line ends: sed -i 's/\\r$//'",
+        ),
+    }
+    for name, (text, _) in scripts.items():
+        (tmp_path / name).write_bytes(text)
+        (tmp_path / name).chmod(0o755)
+        assert launcher.run([name], {"PATH": str(tmp_path)}, said.append) == 126
     assert said == [
         "no-such-program: command not found on the PATH of the batch script",
         f"{tmp_path}/text: Permission denied",
+        *(f"{name}: {why}" for name, (_, why) in scripts.items()),
     ]
 
 
