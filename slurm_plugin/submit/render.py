@@ -93,6 +93,7 @@ def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
         "size": " + ".join(f"{part.nodes} x {part.slots}" for part in spec.components),
         "experiment": site.experiment,
         "source": shlex.quote(source) if source.isprintable() else "JOB.yaml",
+        "grace": bool(spec.grace),
         "cpus": _cpus(spec),
         "modules": " ".join(spec.modules),
         "env": tuple(spec.env.items()),

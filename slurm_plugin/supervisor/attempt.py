@@ -262,11 +262,11 @@ class Attempts:
         if launch.argv != preparation.words:
             say(f"launch: {launch.shown}")
         look = watcher.look if watcher else (lambda: launcher.told_to_stop) if self.plan.trial else None
-        began, mover = time.monotonic(), watcher.mover if watcher else None
+        mover = watcher.mover if watcher else None
         with Recording(self.plan, self.site, self.run, self.nodes, names=self.on, mover=mover):
             code = self.launcher.run(launch.argv, environ, say, look=look)
         if self.plan.trial and not code:
-            self.saved = launcher.was_told_to_save(began, self.plan.grace_s + SAVED_S)
+            self.saved = launcher.was_told_to_save(self.plan.grace_s + SAVED_S)
         program = "" if preparation.container else variables.with_values(preparation.words[:1], environ)[0]
         code = as_a_shell(code, launch.argv, program, environ) if program else code  # a container has its own programs
         self.missing = missing(program, environ) if code == NOT_FOUND else ""
@@ -296,7 +296,7 @@ class Attempts:
     def by_hand(self, reason: str) -> tuple[Phase, int]:
         """Run the hooks and the program again on the same nodes, on a request of the user during a hold."""
         launcher, watcher = self.launcher, None
-        launcher.told_to_save = 0.0  # a signal before the hold
+        launcher.forget_saves()  # signals before or in the hold
         if self.plan.retries or self.plan.grace_s:
             self.nodes.wipe()
             watcher = self._watcher(by_hand=True)

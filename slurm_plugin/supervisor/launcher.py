@@ -102,8 +102,8 @@ class Launcher:
         # Sends a checkpoint signal to the program's processes on all nodes. None: the command itself gets the signal.
         self.saver: Callable[[int], None] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._checkpoints = True
-        self._to_save: list[int] = []  # checkpoint signals received that `saver` has not sent yet
+        self._checkpoints = False
+        self._to_save: list[int] = []  # checkpoint signals that the program has not got yet; it may not have begun
         self._early: list[int] = []  # signals received while the command was being started
 
     def __enter__(self) -> "Launcher":
@@ -137,7 +137,7 @@ class Launcher:
         self.told_to_end = self.told_to_end or number in _END
         if number in _CHECKPOINT:
             self.told_to_save = time.monotonic()
-            if self.saver:  # a signal must not interrupt a running `saver`
+            if self.saver or not self._checkpoints:  # a signal must not interrupt a running `saver`
                 self._to_save.append(number)
                 return
         self._send(number)
@@ -158,18 +158,23 @@ class Launcher:
         else:
             self._send(signal.SIGUSR1)
 
-    def was_told_to_save(self, since: float, within_s: float) -> bool:
-        """Return whether a checkpoint signal came from outside after `since`, at most `within_s` ago.
+    def was_told_to_save(self, within_s: float) -> bool:
+        """Return whether the last program got a checkpoint signal from outside, which came at most `within_s` ago.
 
-        `since`: on the monotonic clock. False after a request to stop.
+        False after a request to stop.
         """
-        return not self.told_to_stop and max(since, time.monotonic() - within_s) <= self.told_to_save
+        return not self.told_to_stop and 0.0 < self.told_to_save >= time.monotonic() - within_s
+
+    def forget_saves(self) -> None:
+        """Forget the checkpoint signals that came before."""
+        self.told_to_save = 0.0
+        self._to_save.clear()
 
     def _send_saves(self) -> None:
-        """Send the received checkpoint signals through `saver`."""
-        while self._to_save:
+        """Send the received checkpoint signals through `saver`, also those that came before the program began."""
+        while self._to_save and self._checkpoints:
             number = self._to_save.pop(0)
-            if self.saver and self._checkpoints:
+            if self.saver:
                 self.saver(number)
 
     def _send(self, number: int) -> None:
@@ -197,6 +202,8 @@ class Launcher:
         `stop`. If Slurm refuses the step, try again for up to REFUSED_S.
         """
         end = time.monotonic() + REFUSED_S
+        if checkpoints and not self._to_save:
+            self.told_to_save = 0.0  # an earlier program got that signal
         while True:
             if checkpoints:
                 self.program = (time.time(), 0.0)

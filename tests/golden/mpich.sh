@@ -2,15 +2,18 @@
 #SBATCH --job-name=ring
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
+#SBATCH --time=01:00:00
 #SBATCH --chdir=/home/ada/runs
 #SBATCH --output=%x-%j.out
 #SBATCH --open-mode=append
 #SBATCH --no-requeue
+#SBATCH --signal=B:USR1@120
 #SBATCH --comment="[sp1;retries=0;ib=auto]"
 
 # Job ring, mode mpich, nodes x processes: 2 x 1. Made from a job spec: change that, then run
 #   slurm-plugin render mpich.yaml
 set -euo pipefail
+trap "" USR1 # the signal of `grace` may come before the program: it does not end this shell
 
 # Load the modules, in addition to those of the environment. `module` and its definition do not work with `set -eu`.
 set +eu +o pipefail
@@ -44,7 +47,8 @@ slurm_plugin=/etc/slurm/slurm_plugin/bin/slurm-plugin
 shopt -s execfail # go on after an exec that fails
 exec "$slurm_plugin" job supervise '{
   "mode": "mpich",
-  "slots": 1
+  "slots": 1,
+  "grace_s": 120.0
 }' \
     -- ./a.out 3 || {
     echo "[slurm_plugin] error,exiting: $(uname -n) cannot run $slurm_plugin: is its directory shared with the nodes?"

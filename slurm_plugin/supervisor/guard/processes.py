@@ -33,6 +33,7 @@ _STEP, _EXTERN = b"/step_", b"/step_extern"
 _CHUNK = 1 << 16
 
 SIGNALS: Final[frozenset[int]] = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+SAVE_AGAIN_S: Final = 1.0
 DEADLINE_S = 10.0  # for py-spy on one process
 MOST = 16  # the most processes of a node that py-spy dumps
 MOST_BYTES = 16384  # the most bytes printed of one dump
@@ -42,6 +43,7 @@ _LAUNCHERS: Final = frozenset({
     "srun", "mpirun", "mpiexec", "orterun", "prterun", "prte", "prted", "orted", "mpiexec.hydra", "hydra_pmi_proxy",
     "hydra_bstrap_pr", "horovodrun", "starter", "starter-suid",
 })  # fmt: skip
+_SHELLS: Final = frozenset({"bash", "sh", "dash"})  # around a program; also the one of launch.log_copy
 
 
 def wipe(job_id: int, directory: str, keep: Collection[int], deadline_s: float) -> int:
@@ -219,18 +221,25 @@ def _read(path: str) -> bytes:
         os.close(fd)
 
 
-def request_save(job_id: int, directory: str, keep: Collection[int], number: int) -> int:
+def request_save(job_id: int, directory: str, keep: Collection[int], number: int, *, wait_s: float = 0.0) -> int:
     """Send a signal of SIGNALS to the job's processes here that expect it. Return how many received it.
 
-    The signal would kill any other process, such as a shell or torchrun, and the program with it.
+    The signal would kill any other process, such as a shell or torchrun, and the program with it. Wait up to `wait_s`
+    for the first one that is no shell, while the caller's parent lives: a program handles it after its imports.
     """
-    signalled = 0
-    for pid in of_job(job_id, directory, keep):
-        with suppress(OSError):  # the process has ended
-            if expects(pid, number):
-                os.kill(pid, number)
-                signalled += 1
-    return signalled
+    parent, end = os.getppid(), time.monotonic() + wait_s
+    told, program = set[int](), False
+    while True:
+        for pid in of_job(job_id, directory, keep):
+            with suppress(OSError):  # the process has ended
+                if pid not in told and expects(pid, number):
+                    os.kill(pid, number)
+                    told.add(pid)
+                    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                        program = program or file.read().strip() not in _SHELLS
+        if program or time.monotonic() >= end or os.getppid() != parent:
+            return len(told)
+        time.sleep(SAVE_AGAIN_S)
 
 
 def expects(pid: int, number: int) -> bool:

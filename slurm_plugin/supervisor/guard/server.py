@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -41,6 +42,7 @@ TERM_VALID_S = 60.0  # time after SIGTERM in which Slurm ends the job on this no
 EOF_S = 5.0  # time from the supervisor's end until the guard ends the ranks, unless Slurm is ending the job
 END_POLL_S = 0.1
 WIPE_S = 10.0
+SAVE_WAIT_S = 60.0  # for a program that does not handle the signal yet: it imports its modules
 FREEZE_S = 1.0
 BEATS_KEPT = 30  # the fastest of these beats gives the difference between the two clocks
 MOST_BYTES = 1 << 24  # bytes of the longest line on stdin
@@ -81,6 +83,7 @@ class Guard:
     watch: int = -1  # the pipe from the process that watches `turn`
     rest: bytes = b""  # the unfinished last line of stdin
     sampler: int = 0  # the pid of the process that measures this node
+    saving: int = 0  # the pid of the process that sends the last checkpoint signal
 
     def serve(self) -> None:
         """Obey the supervisor until it sends `bye` or ends before the first beat, or until `_expire` returns True."""
@@ -169,7 +172,9 @@ class Guard:
                 self.frozen, self.lease_ends = False, self.clock() + site_settings.LEASE_S
         elif word == "save":
             if (wanted := int(rest)) in processes.SIGNALS:
-                _in_a_child(lambda: processes.request_save(self.job_id, self.directory, self._kept(), wanted))
+                work = partial(processes.request_save, self.job_id, self.directory, self._kept(), wanted)
+                self._end_saving()
+                self.saving = _in_a_child(partial(work, wait_s=SAVE_WAIT_S))
         elif word == "sweep":
             self.swept = self.swept or self.node in nodelist.expand(rest)
         elif word == "dump":
@@ -222,7 +227,15 @@ class Guard:
     def _kept(self) -> tuple[int, ...]:
         return (self.supervisor, self.above) if self.first else ()
 
+    def _end_saving(self) -> None:
+        """End the child that waits for the program to handle a checkpoint signal: the next program shall not get it."""
+        with suppress(ChildProcessError):  # it has ended
+            if self.saving and not os.waitpid(self.saving, os.WNOHANG)[0]:
+                os.kill(self.saving, signal.SIGKILL)
+        self.saving = 0
+
     def _end_ranks(self) -> int:
+        self._end_saving()
         return processes.wipe(self.job_id, self.directory, self._kept(), WIPE_S)
 
     def _say(self, word: str, number: int, text: str = "") -> None:
@@ -328,10 +341,10 @@ def requeue_orphan(
     return False
 
 
-def _in_a_child(work: Callable[[], object]) -> None:
-    """Run `work` in a child process: it may take ten seconds or hang, and the guard must read beats."""
-    if os.fork():
-        return
+def _in_a_child(work: Callable[[], object]) -> int:
+    """Run `work` in a child process: it may take ten seconds or hang, and the guard must read beats. Return its pid."""
+    if pid := os.fork():
+        return pid
     code = 1
     try:
         for number in (signal.SIGTERM, signal.SIGINT):

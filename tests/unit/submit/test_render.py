@@ -63,7 +63,10 @@ SCRIPTS = {
         HOME,
     ),
     "single": (b"name: one\nmode: single\nopen_mode: truncate\ncommand: ./a.out\n", HOME),
-    "mpich": (b"name: ring\nmode: mpich\nnodes: 2\nmodules: [gcc/12.2.0, mpich]\ncommand: ./a.out 3\n", HOME),
+    "mpich": (
+        b"name: ring\nmode: mpich\nnodes: 2\ntime: 1h\ngrace: 2m\nmodules: [gcc/12.2.0, mpich]\ncommand: ./a.out 3\n",
+        HOME,
+    ),
     "intelmpi": (b"name: ring\nmode: intelmpi\nnodes: 2\ncommand: ./a.out 3\n", HOME),
     "horovod": (b"name: hvd\nmode: horovod\nnodes: 2\naccelerators: {gpu: 4}\ncommand: python train.py\n", HOME),
     "deepspeed": (b"name: ds\nmode: deepspeed\nnodes: 2\ncommand: deepspeed train.py --deepspeed\n", HOME),

@@ -14,6 +14,7 @@ from tests.refusals import refusal_of
 VALUES = {
     "experiment": "", "directives": ("--nodes=2", "--time=5"), "job": "j", "mode": "single", "nodes": 2, "slots": 1,
     "size": "2 x 1", "source": "JOB.yaml",
+    "grace": False,
     "cpus": "",
     "modules": "",
     "env": (("A", "two\nlines"),), "workdir": "/w", "note": "", "launch": "", "slurm_plugin": "/bin/slurm-plugin",

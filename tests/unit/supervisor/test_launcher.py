@@ -10,6 +10,7 @@ import pytest
 from slurm_plugin.supervisor import launcher as launching
 from slurm_plugin.supervisor.launcher import Launcher, as_a_shell, missing
 from tests.guarded import AGES
+from tests.waiting import HANG_S
 
 BY_THE_LAUNCHER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 AWHILE = "sleep 3000 & wait"  # ends at a signal
@@ -222,6 +223,32 @@ def test_who_tells_the_program_to_save(launcher: Launcher, tmp_path: Path) -> No
     assert told == [signal.SIGUSR2]
     launcher.save()
     assert told == [signal.SIGUSR2, signal.SIGUSR1]
+
+
+def test_a_signal_before_the_program(launcher: Launcher, tmp_path: Path) -> None:
+    """The program gets it when it runs, once. The next one gets it only if it comes again."""
+    told: list[int] = []
+    done, until_done = tmp_path / "done", f"while [ ! -e {tmp_path}/done ]; do sleep 0.05; done"
+
+    def save(number: int) -> None:
+        told.append(number)
+        done.touch()
+
+    os.kill(os.getpid(), signal.SIGUSR1)  # before any command
+    launcher.saver = save
+    assert run(launcher, until_done) == (0, [])
+    assert launcher.was_told_to_save(HANG_S)
+    argv = ["/bin/sh", "-c", "kill -USR2 $PPID"]
+    assert launcher.run(argv, os.environ, print, checkpoints=False) == 0
+    done.unlink()
+    assert run(launcher, until_done) == (0, [])
+    assert told == [signal.SIGUSR1, signal.SIGUSR2]
+    assert run(launcher, "exit 0") == (0, [])
+    assert not launcher.was_told_to_save(HANG_S)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    launcher.forget_saves()
+    assert run(launcher, "sleep 1.5") == (0, [])
+    assert told == [signal.SIGUSR1, signal.SIGUSR2]
 
 
 def test_told_before_the_launch(launcher: Launcher, tmp_path: Path) -> None:

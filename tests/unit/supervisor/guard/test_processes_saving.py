@@ -44,6 +44,26 @@ def test_a_program_saves_and_the_shell_above_it_lives(machine: Machine) -> None:
         assert shell.wait(HANG_S) == 0
 
 
+def test_a_program_that_does_not_handle_the_signal_yet(machine: Machine) -> None:
+    """It gets the signal when it does. Without a program, nothing waits beyond the limit. A shell counts for none."""
+    late = "import sys\nsys.stdin.read(1)\n" + HANDLES
+    argv, environ = [sys.executable, "-c", late], {"SLURM_JOB_ID": str(machine.job_id)}
+    program = subprocess.Popen(argv, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert program.stdin
+    assert program.stdout
+    assert request_save(machine.job_id, str(machine.directory), (), signal.SIGUSR1, wait_s=0.1) == 0
+    program.stdin.write(b"x")
+    program.stdin.flush()
+    assert request_save(machine.job_id, str(machine.directory), (), signal.SIGUSR1, wait_s=HANG_S) == 1
+    shell = started(machine, ["bash", "-c", 'trap "exit 5" USR1; echo ready; while :; do sleep 0.1; done'])
+    assert shell.stdout
+    assert shell.stdout.readline() == b"ready\n"
+    assert request_save(machine.job_id, str(machine.directory), (program.pid,), signal.SIGUSR1, wait_s=1.5) == 1
+    assert shell.wait(HANG_S) == 5
+    assert program.stdout.read() in (b"ready\nsaved\n", b"saved\n")
+    assert program.wait(HANG_S) == 0
+
+
 def test_a_program_that_expects_another_signal_runs_on(machine: Machine) -> None:
     """It has no handler for SIGUSR2, which would end it."""
     program = started(machine, [sys.executable, "-c", HANDLES])
