@@ -15,8 +15,7 @@ from slurm_plugin.cli.nodeside import job_lookup, pager
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.logs import diagnosis, library, selection
-from slurm_plugin.logs.diagnosis import Diagnosis
-from slurm_plugin.logs.form import form
+from slurm_plugin.logs.diagnosis import Diagnosis, form
 from slurm_plugin.logs.signature import CLASSES, Signature
 from slurm_plugin.logs.source import LogFile, copied
 from slurm_plugin.records.diagnoses import NO_CAUSE

@@ -1,4 +1,4 @@
-"""The diagnosis of a failed job from files: what is read of them, who wrote what, and the cause."""
+"""The diagnosis of a failed job from files: what is read of them, who wrote what, the cause, and its form as JSON."""
 
 import math
 import re
@@ -7,26 +7,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from slurm_plugin.logs import clocks, endings, flight_recorder, judge, lines
+from slurm_plugin.logs import aftermath, clocks, endings, flight_recorder, judge, lines
 from slurm_plugin.logs.known import Known, confirmed, recorded, weighed
-from slurm_plugin.logs.ranking import ANY_EXCEPTION
-from slurm_plugin.logs.scan import BLOCK, Event, Scanner, Source
-from slurm_plugin.logs.signature import Signature
+from slurm_plugin.logs.scan import Event, Scanner, Source
+from slurm_plugin.logs.signature import CLASSES, Signature
 from slurm_plugin.logs.source import CONTEXT, NEAR, LogFile, Part, log_file
 
 _TRACE: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/bin/(?:torchrun|mpirun)")
 ENDED_BY_SIGNAL: Final = 128  # and above: exit codes of a shell for a signal
 LAST_LINES: Final = 2
+_JOB: Final = re.compile(r"\bJOB\b")  # stands for the job in an advice
+LONGEST: Final = 400  # characters of the line of evidence
 FOR_ERRORS: Final = 0.5  # of the time that is left, for finding the first errors of one large log
-WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
-# A shell says this and goes on with the next command.
-_SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
 
 
 class Place(NamedTuple):
@@ -107,17 +106,14 @@ def of_files(
     events = [
         each._replace(node=_node(each.node, hosts), peer_node=_node(each.peer_node, hosts))
         for each in scanner.events
-        if not _survived(each, scanner.events, files, ends, progress, raised=raised)
+        if not aftermath.survived(each, scanner.events, files, ends, progress, raised=raised)
     ]
     ahead: Mapping[str, float] = {}
     if not scanner.cut:  # there is time
         events, ends, ahead = clocks.timed(events, ends, said, files, nodes=nodes, progress=progress)
-    cause = weighed(judge.cause(events, ends, nodes, heard, stopped), known, nodes)
-    for node, text in known.kernel.items():
-        of_kernel = Scanner(signatures)
-        of_kernel.read(BytesIO(text.encode()), Source(node, None, node))
-        if (seen := judge.cause(of_kernel.events, ends, nodes).event) and seen.signature.role == "root":
-            cause = confirmed(cause, seen, judge.by_pid(seen, ends, nodes))
+    judged = judge.cause(events, ends, nodes, heard, stopped)
+    judged = aftermath.explained(judged, files, signatures, events, ends, failed=bool(known.code))
+    cause = _with_kernels(weighed(judged, known, nodes), known.kernel, signatures, ends, nodes)
     place = None
     if dumps and (cause.failure != "none" or not files) and (finding := _of_dumps(dumps, scanner.deadline)):
         cause = recorded(cause, finding.failure, finding.ranks, finding.said, nodes)
@@ -140,40 +136,20 @@ def _node(host: str, nodes: Collection[str]) -> str:
     return short if short in nodes and host not in nodes else host
 
 
-def _survived(
-    event: Event,
-    events: Sequence[Event],
-    files: Mapping[str, LogFile],
+def _with_kernels(
+    cause: judge.Cause,
+    kernels: Mapping[str, str],
+    signatures: Sequence[Signature],
     ends: Mapping[int, endings.Ended],
-    progress: Sequence[Signature],
-    *,
-    raised: bool,
-) -> bool:
-    """Return whether the program caught this exception, and went on. `raised`: its exit code says that one ended it."""
-    if not _is_harmless(event) or ends:
-        return False
-    if any(each.signature.role not in ("noise", "teardown") and not _is_harmless(each) for each in events):
-        return False
-    launchers = [each for each in files.values() if each.source.rank is None and each.path.name == "agent.log"]
-    if launchers and (event.source.rank is not None or files[event.source.name] in launchers):
-        return True  # a launcher would have said that a rank failed
-    if raised or event.signature.failure == "symptom_only":
-        return False
-    with suppress(OSError), files[event.source.name].opened() as file:
-        file.seek(event.offset)
-        after = file.read(BLOCK)  # not by line: one can be as long as the file
-        if any(each.signature.failure == "gpu_oom" for each in events):  # PyTorch may print a table after it
-            texts = [lines.read(raw).text for raw in after.split(b"\n")[1:]]
-            return any(each.pattern.search(text) for text in texts for each in progress)
-        return after.count(b"\n") >= WENT_ON
-    return False
-
-
-def _is_harmless(event: Event) -> bool:
-    """Return whether a program or a shell that goes on may have written this."""
-    return event.signature.id in {ANY_EXCEPTION, "python-traceback", "cuda-oom-allocator", *_SHELL} or (
-        event.signature.role == "symptom" and event.signature.failure == "symptom_only"
-    )
+    nodes: Mapping[int, str],
+) -> judge.Cause:
+    """Return the cause with what the kernel of each node wrote."""
+    for node, text in kernels.items():
+        scanner = Scanner(signatures)
+        scanner.read(BytesIO(text.encode()), Source(node, None, node))
+        if (seen := judge.cause(scanner.events, ends, nodes).event) and seen.signature.role == "root":
+            cause = confirmed(cause, seen, judge.by_pid(seen, ends, nodes))
+    return cause
 
 
 def _scan(file: LogFile, scanner: Scanner, limit: int, told: Callable[[int], None]) -> None:
@@ -256,3 +232,51 @@ def _place(before: Sequence[str]) -> Place | None:
             found.append(Place(match["file"], int(match["line"]), match["name"]))
     own = [each for each in found if not _LIBRARY.search(each.file)]
     return (own or found)[-1] if found else None
+
+
+def form(found: Diagnosis) -> dict[str, Any]:
+    """Return a diagnosis as JSON has it."""
+    cause, event = found.cause, found.cause.event
+    # A line of another class is evidence, but neither its meaning nor its advice is that of the cause.
+    own = event.signature if event and event.signature.failure == cause.failure else None
+    fix, retry = advice(cause.failure, own)
+    if cause.whose == "node" != CLASSES[cause.failure].whose:
+        retry = True  # on other nodes
+    return {
+        "v": 1,
+        "class": cause.failure,
+        "says": CLASSES[cause.failure].means,
+        "whose": cause.whose,
+        "confidence": cause.confidence,
+        "ranks": list(cause.ranks),
+        "of": found.ranks,
+        "nodes": dict.fromkeys(cause.nodes, cause.verdict),
+        "verdicts": dict.fromkeys(found.nodes, "clear") | dict.fromkeys(cause.nodes, cause.verdict),
+        "verdict": cause.verdict,
+        "place": found.place._asdict() if found.place else None,
+        "evidence": event and {**_place_of(event), "text": event.text[:LONGEST], "signature": event.signature.id},
+        "last": {"file": found.last[0], "lines": [each[:LONGEST] for each in found.last[1:]]} if found.last else None,
+        "means": own.means if own else "",
+        "fix": [_JOB.sub(found.job or "JOB", each) for each in fix],
+        "retry": retry,
+        "beside": cause.beside,
+        "kernel": dict([cause.kernel]) if cause.kernel else {},
+        "others": [{"class": each.signature.failure, **_place_of(each)} for each in cause.others],
+        "clocks": {name: round(ahead, 3) for name, ahead in found.clocks.items()},
+        "step": found.step[:LONGEST],
+        "unread": list(found.unread),
+        "cut": found.cut,
+    }
+
+
+def advice(failure: str, own: Signature | None) -> tuple[tuple[str, ...], bool | None]:
+    """Return what to do, and whether another run may succeed as it is, by the signature, else by the class."""
+    kind = CLASSES.get(failure, CLASSES["none"])
+    fix = own.fix if own and own.fix else (kind.fix,) if kind.fix else ()
+    return fix, kind.retry if own is None or own.retry is None else own.retry
+
+
+def _place_of(event: Event) -> dict[str, Any]:
+    place = {"file": event.source.name, "line": event.number or None, "byte": event.offset}
+    at = event.time
+    return {**place, "time": None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")}

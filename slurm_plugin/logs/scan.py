@@ -31,6 +31,7 @@ _FORMS: Final = bytes(
 ).ljust(256)
 _ESCAPES = re.compile(lines.ESCAPE.encode())
 _WORD = re.compile("[a-z0_]+")
+_BESIDE: Final = frozenset({"progress", "last"})  # roles of signatures that are looked for elsewhere
 Pairs = Sequence[tuple[str, Sequence[int]]]  # the form of a literal, and the numbers of its signatures
 
 
@@ -255,7 +256,7 @@ def _index(signatures: tuple[Signature, ...]) -> tuple[dict[str, Pairs], dict[st
     """Return the literals by a word that each line with them has, or else by a gram of a part of such a word."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for number, signature in enumerate(signatures):
-        for text in signature.literals if signature.role != "progress" else ():
+        for text in signature.literals if signature.role not in _BESIDE else ():
             numbers[_form_of(text)].append(number)
     uses = Counter(word for literal in numbers for word in literal.split())
 
@@ -289,7 +290,7 @@ def finder(signatures: tuple[Signature, ...]) -> Callable[[bytes], Sequence[int]
         import hyperscan  # noqa: PLC0415 - an optional package
     except ImportError:
         return None
-    literals = {text.encode() for each in signatures if each.role != "progress" for text in each.literals}
+    literals = {text.encode() for each in signatures if each.role not in _BESIDE for text in each.literals}
     # A literal with another one in it finds no further line.
     least = [each for each in literals if not any(other in each for other in literals - {each})]
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)

@@ -26,6 +26,7 @@ ROLES: Final[Mapping[str, str]] = {  # what a line says
     "teardown": "what the end of a job looks like",
     "noise": "only looks like a fault",
     "progress": "what a program prints while it works",
+    "last": "a cause only if nothing but complaints follows it in its log",
 }
 WHOSE: Final = ("user", "node", "network", "fs", "scheduler", "unknown")
 VERDICTS: Final = ("exclude", "check", "clear")
@@ -208,11 +209,12 @@ def compiled(entry: Mapping[str, Any], *, trusted: bool = False) -> dict[str, An
     role, failure = entry["role"], entry.get("class", "")
     if role not in ROLES:
         raise ValueError(f"{name}: role: found {role!r}; accepted: {', '.join(ROLES)}")
-    if failure not in CLASSES and (failure or role in ("root", "symptom", "pointer")):
+    if failure not in CLASSES and (failure or role in ("root", "symptom", "pointer", "last")):
         raise ValueError(f"{name}: class: found {failure!r}; accepted: {', '.join(CLASSES)}")
     if not trusted:
         _try(name, entry)
-    if not (literals := literals_of(entry["pattern"])):
+    literals = [[]] if role == "last" else literals_of(entry["pattern"])
+    if not literals:
         raise ValueError(f"{name}: pattern: it holds no word of {LEAST_LITERAL} letters or digits that every match has")
     whose = entry.get("whose") or (CLASSES[failure].whose if failure else "")
     if whose and whose not in WHOSE:

@@ -56,7 +56,7 @@ class Failure:
     def _read(self, health: Mapping[str, Health]) -> dict[str, Any]:
         """Read the logs, in the child. Only here are the modules of the diagnosis loaded."""
         from slurm_plugin.logs import diagnosis, signature  # noqa: PLC0415
-        from slurm_plugin.logs.form import form  # noqa: PLC0415
+        from slurm_plugin.logs.diagnosis import form  # noqa: PLC0415
         from slurm_plugin.logs.known import Known  # noqa: PLC0415
         from slurm_plugin.logs.scan import Source  # noqa: PLC0415
         from slurm_plugin.logs.source import LogFile, log_file  # noqa: PLC0415

@@ -17,7 +17,7 @@ from slurm_plugin.experiment.metrics import LOG
 from slurm_plugin.experiment.preview import preview
 from slurm_plugin.experiment.record import FAILED, SOURCE, Experiment, State, Trial
 from slurm_plugin.logs import diagnosis, library
-from slurm_plugin.logs.form import form
+from slurm_plugin.logs.diagnosis import form
 from slurm_plugin.records import diagnoses
 from slurm_plugin.spec import submit_config
 from slurm_plugin.views.experiment.page import Beside

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.logs import library
-from slurm_plugin.logs.diagnosis import Diagnosis, of_files
-from slurm_plugin.logs.form import form
+from slurm_plugin.logs.diagnosis import Diagnosis, form, of_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
 # Both are exact causes.

@@ -12,8 +12,7 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.logs import library
-from slurm_plugin.logs.diagnosis import Diagnosis, Place, of_files
-from slurm_plugin.logs.form import form
+from slurm_plugin.logs.diagnosis import Diagnosis, Place, form, of_files
 from slurm_plugin.logs.known import Known
 from slurm_plugin.views import diagnosis as view
 
@@ -126,6 +125,10 @@ def test_an_exception_that_the_program_caught(tmp_path: Path) -> None:
     """The program went on, and nothing else failed."""
     (tmp_path / "a.log").write_text(RAISED + "step 4 loss 0.2\n" * 300)
     assert diagnosed(tmp_path).cause.failure == "none"
+    (tmp_path / "a.log").write_text(RAISED + "step 4 loss 0.2\nstep 5 loss 0.2\nstep 6 loss 0.2\n")
+    assert diagnosed(tmp_path).cause.failure == "none"
+    (tmp_path / "a.log").write_text(RAISED + "wandb: epoch 1\nstep 5 loss 0.2\nstep 5 loss 0.2\nstep 6 loss 0.2\n")
+    assert diagnosed(tmp_path).cause.failure == "user_code"
     (tmp_path / "a.log").write_text(
         RAISED + "step 4 loss 0.2\n" * 300 + "srun: error: n1: task 0: Exited with exit code 1\n"
     )

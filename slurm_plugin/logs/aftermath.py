@@ -1,0 +1,160 @@
+"""What follows an error in its log: a program that goes on has survived it, and what it said last is why it ended.
+
+Commands of a batch script print errors, and the script goes on. So such a line counts only if nothing but complaints
+follows it in its log. Standard library only.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from slurm_plugin.logs import lines
+from slurm_plugin.logs.endings import Ended
+from slurm_plugin.logs.judge import Cause
+from slurm_plugin.logs.ranking import ANY_EXCEPTION
+from slurm_plugin.logs.scan import BLOCK, Event
+from slurm_plugin.logs.signature import Signature
+from slurm_plugin.logs.source import NEAR, LogFile
+
+MOST: Final = 60  # lines that are looked at
+OTHERS: Final = 10  # other lines that may follow an error if the program is known to have failed
+WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
+STEPS: Final = 3  # steps after an exception: the same
+# A shell says this and goes on with the next command.
+_SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
+_BLOCK: Final = re.compile(r"-{40,}")  # around what mpirun says
+_MOST_IN_BLOCK: Final = 15  # lines
+_LAUNCHER = re.compile(r"(?:srun|slurmstepd[\w.-]*|mpirun|mpiexec|prterun): |\[slurm_plugin\] ")
+_SKIPPED = re.compile(r"\s*$|\s+\S|(?:real|user|sys)\b|[~^=*-]+$")  # `time` of a shell, what is indented below an error
+_COMPLAINT = re.compile(
+    r"(?i)\b(?:err(?:or)?s?|fail\w*|abort\w*|exit\w*|cannot|can't|denied|not found|stop\w*|terminat\w*|invalid|calls:)"
+)
+_GOOD = re.compile(
+    r"(?i)\b(?:0 (?:err|fail)\w*|no (?:err|fail)\w*|success\w*|complete\w*|finished|done"
+    r"|(?:exit\w*|return\w*)(?: code| status)?[:= ]*0\b)"
+)
+
+
+def survived(
+    event: Event,
+    events: Sequence[Event],
+    files: Mapping[str, LogFile],
+    ends: Mapping[int, Ended],
+    progress: Sequence[Signature],
+    *,
+    raised: bool,
+) -> bool:
+    """Return whether the program caught this exception, and went on. `raised`: its exit code says that one ended it."""
+    if not _is_harmless(event) or ends:
+        return False
+    if any(each.signature.role not in ("noise", "teardown") and not _is_harmless(each) for each in events):
+        return False
+    launchers = [each for each in files.values() if each.source.rank is None and each.path.name == "agent.log"]
+    if launchers and (event.source.rank is not None or files[event.source.name] in launchers):
+        return True  # a launcher would have said that a rank failed
+    if raised or event.signature.failure == "symptom_only":
+        return False
+    with suppress(OSError), files[event.source.name].opened() as file:
+        file.seek(event.offset)
+        after = file.read(BLOCK)  # not by line: one can be as long as the file
+        if any(each.signature.failure == "gpu_oom" for each in events):  # PyTorch may print a table after it
+            texts = [lines.read(raw).text for raw in after.split(b"\n")[1:]]
+            return any(each.pattern.search(text) for text in texts for each in progress)
+        return after.count(b"\n") >= WENT_ON or _goes_on(event, after, progress)
+    return False
+
+
+def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:
+    """Return whether the program that wrote a line makes STEPS steps after it."""
+    steps: list[float] = []
+    for raw in after.split(b"\n")[1:]:
+        line = lines.read(raw)
+        found = next(filter(None, (each.pattern.search(line.text) for each in progress)), None)
+        if found and line.rank in (None, event.rank) and not line.text.startswith("wandb:"):
+            step = float(found["what"])
+            steps = [*steps, step] if not steps or step > steps[-1] else steps
+    return len(steps) >= STEPS
+
+
+def _is_harmless(event: Event) -> bool:
+    """Return whether a program or a shell that goes on may have written this."""
+    return event.signature.id in {ANY_EXCEPTION, "python-traceback", "cuda-oom-allocator", *_SHELL} or (
+        event.signature.role == "symptom" and event.signature.failure == "symptom_only"
+    )
+
+
+def explained(
+    cause: Cause,
+    files: Mapping[str, LogFile],
+    signatures: Sequence[Signature],
+    events: Collection[Event],
+    ended: Mapping[int, Ended],
+    *,
+    failed: bool,
+) -> Cause:
+    """Return the cause with what the last lines of its log say, if no other line tells it.
+
+    `events` are lines that other signatures know. `failed`: whether the exit code says that the program failed.
+    """
+    told = cause.event is not None and not cause.event.signature.summary
+    killed = any(ended[each].code < 0 for each in cause.ranks if each in ended)
+    if cause.failure not in ("none", "unknown") or told or killed:
+        return cause
+    logs = [each for each in files.values() if not each.is_error_file]
+    logs = [each for each in logs if each.source.rank in cause.ranks] or logs
+    last = [each for each in signatures if each.role == "last"]
+    if len(logs) != 1:
+        return cause
+    known = {each.offset for each in events if each.source == logs[0].source}
+    try:
+        event = _found(logs[0], last, known, cause.ranks, OTHERS if failed else 0)
+    except OSError:  # it is gone meanwhile
+        event = None
+    if event is None:
+        return cause
+    found = event.signature
+    confidence = "unknown" if found.failure == "unknown" else "likely"
+    return cause._replace(failure=found.failure, whose=found.whose, confidence=confidence, event=event)
+
+
+def _found(
+    file: LogFile, signatures: Sequence[Signature], known: Collection[int], ranks: Collection[int], others: int
+) -> Event | None:
+    """Return the first of the errors that end a log. `others`: how many other lines may follow it."""
+    found, blocks, inside = None, 0, 0
+    for count, (offset, line) in enumerate(_from_the_end(file)):
+        if count == MOST or inside > _MOST_IN_BLOCK:
+            break
+        if ranks and line.rank is not None and line.rank not in ranks:
+            continue
+        if _BLOCK.match(line.text):
+            blocks, inside = blocks + 1, 0
+        if blocks % 2 or _BLOCK.match(line.text):
+            inside += 1
+            continue
+        if offset in known or _LAUNCHER.match(line.text):
+            continue
+        if signature := next((each for each in signatures if each.pattern.search(line.text)), None):
+            rank = file.source.rank if line.rank is None else line.rank
+            found = Event(signature, file.source, 0, offset, rank, file.source.node, None, line.text)
+        elif _SKIPPED.match(line.text) or (_COMPLAINT.search(line.text) and not _GOOD.search(line.text)):
+            continue
+        elif others and not found:
+            others -= 1
+        else:
+            break
+    return found
+
+
+def _from_the_end(file: LogFile) -> Iterator[tuple[int, lines.Line]]:
+    """Yield the offset and the text of each line of the last NEAR bytes, the last line first."""
+    with file.opened() as opened:
+        end = min(file.end, os.fstat(opened.fileno()).st_size)
+        start = opened.seek(max(file.start, end - NEAR))
+        raws = opened.read(end - start).split(b"\n")
+    for at in range(len(raws) - 1, 0 if start > file.start else -1, -1):
+        end -= len(raws[at])
+        yield end, lines.read(raws[at])
+        end -= 1
