@@ -49,7 +49,7 @@ class _Reading:
     def __init__(self, known: Known, options: Namespace, wanted: Wanted) -> None:
         self._known, self._options, self._wanted = known, options, wanted
         self._voices: dict[Path, _Voice] = {}
-        self._several = False
+        self._several = options.merge
         self.poll(first=True)
 
     def monotonic(self) -> float:

@@ -85,6 +85,14 @@ def test_until_the_job_has_ended(slurm: FakeSlurm, tmp_path: Path, capsys: pytes
     assert "".join(seen) + capsys.readouterr().out == "7\n8\nnew\nno newline\n"
 
 
+def test_one_log_with_who_speaks(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --merge also where there is no other log."""
+    (tmp_path / "out").write_text("[rank3]: step 1\n[slurm_plugin] x\n")
+    ends(slurm)
+    assert main(["logs", "7", "--follow", "--merge"]) == 0
+    assert [line.split(" | ")[0].strip() for line in capsys.readouterr().out.splitlines()] == ["rank 3", "slurm_plugin"]
+
+
 def test_over_a_restart(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A failed job that is requeued goes on; the files of its ranks in the next attempt are followed, too."""
     record(tmp_path, str(tmp_path / "logs"))
