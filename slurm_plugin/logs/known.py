@@ -13,6 +13,7 @@ from slurm_plugin.logs.judge import CRASHES, Cause, places
 from slurm_plugin.logs.ranking import ENDINGS
 from slurm_plugin.logs.scan import Event
 from slurm_plugin.logs.signature import CLASSES
+from slurm_plugin.records import grant
 
 NO_ANSWER: Final = "did not answer"
 PROLOG: Final = "prolog"  # Slurm drained the node because a prolog failed there
@@ -25,7 +26,8 @@ _STATES: Final[Mapping[str, str]] = {
 # The beginning of what is said of a node -> the class of its fault; the first fault of this order is the cause.
 _CHECKS: Final[Mapping[str, str]] = {
     NO_ANSWER: "node_down", "does not answer": "node_down", "does not say that its processes": "node_down",
-    "was taken out of the job": "node_down", "Not responding": "node_down",  # Slurm's own words
+    "was taken out of the job": "node_down", grant.DOWN: "node_down",
+    "Not responding": "node_down",  # Slurm's own words
     "gpu-processes": "gpu_oom", "gpu": "gpu_hw", "npu": "gpu_hw",
     "mlu": "gpu_hw", "amd": "gpu_hw", "infiniband": "net_fabric", "nic": "net_fabric", "mounts": "fs_error",
     "disk-size.shm": "shm", "inodes.shm": "shm", "disk-size": "disk_full", "inodes": "disk_full", "dns": "net_name",
@@ -34,6 +36,7 @@ _CHECKS: Final[Mapping[str, str]] = {
 _ENDED_BY: Final[Mapping[str, str]] = {  # what else a SIGTERM of the supervisor means
     "hang": "slurm_plugin ended the program, because it wrote nothing any more",
     "nodes": "slurm_plugin ended the program, because its nodes were lost or drained",
+    "time": "slurm_plugin ended the program before its time limit",
 }
 _LAUNCH_FAILED: Final = re.compile("launch.?fail", re.IGNORECASE)  # Slurm's reason of a job whose prolog failed
 # Causes that a fault of a node explains if no line settles them. Weak ones are explained by every fault.
@@ -57,7 +60,7 @@ class Known(NamedTuple):
     ended: Mapping[int, int] = {}  # the exit code of each rank, negative for a signal
     faults: Mapping[str, str] = {}  # of each node: what our checks found, or NO_ANSWER
     code: int | None = None  # the job's exit code, negative for a signal
-    ended_by: str = ""  # why the supervisor ended the program: hang, nodes, or another word
+    ended_by: str = ""  # why the supervisor ended the program: hang, nodes, time, or another word
     by_node: bool = False  # whether a task of srun is a launcher of its node, and its number no rank
     unstarted: str = ""  # what Slurm says of a job without a log
     kernel: Mapping[str, str] = {}  # what the kernel of each node wrote meanwhile
@@ -147,7 +150,7 @@ def _by_supervisor(cause: Cause, known: Known) -> Cause:
     if not (said := _ENDED_BY.get(known.ended_by)):
         return cause
     consequence = not _is_root(cause) and (cause.confidence == "unknown" or not _says_so(cause))
-    failure = "rank_hang" if known.ended_by == "hang" else "unknown"
+    failure = {"hang": "rank_hang", "time": "time_limit"}.get(known.ended_by, "unknown")
     changed = _replaced(cause, failure, said, explained=consequence or cause.failure in _WEAK | ENDINGS, sure=False)
     return changed._replace(confidence="unknown") if changed.failure == "unknown" else changed
 

@@ -16,7 +16,7 @@ from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Slurm
 from slurm_plugin.supervisor import fabric, progress, queries
 from slurm_plugin.supervisor.decide import BAD, NOT_FOUND, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
-from slurm_plugin.supervisor.diagnose import DIAGNOSIS_S, Failure, diagnose, log_sizes
+from slurm_plugin.supervisor.diagnose import Failure, diagnose, limit_s, log_sizes
 from slurm_plugin.supervisor.growth.growth import Growth
 from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.guard.client import Guards
@@ -193,9 +193,8 @@ class Attempts:
                 nodes = self._recheck(phase, code, found)
             elif found and not code:
                 nodes = {**nodes, **found.nodes}
-            if code and phase != "stage_in" and cause not in ("time", "grow", "slow"):
-                limit_s = self.site.get("logs", {}).get("diagnosis_s", DIAGNOSIS_S)
-                failure = Failure(self.preparation, self.log_sizes, code, cause, limit_s)
+            if code and phase != "stage_in" and cause not in ("grow", "slow"):
+                failure = Failure(self.preparation, self.log_sizes, code, cause, limit_s(self.site))
                 look = None if plan.retries else self._look
                 self.diagnosis, nodes = diagnose(failure, nodes, checked=plan.retries > 0, look=look)
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")
@@ -297,6 +296,7 @@ class Attempts:
         """Run the hooks and the program again on the same nodes, on a request of the user during a hold."""
         launcher, watcher = self.launcher, None
         launcher.forget_saves()  # signals before or in the hold
+        sizes, self.diagnosis = log_sizes(), None
         if self.plan.retries or self.plan.grace_s:
             self.nodes.wipe()
             watcher = self._watcher(by_hand=True)
@@ -304,6 +304,9 @@ class Attempts:
         if watcher and watcher.found:
             code = self._interrupt(watcher.guards, watcher.found, phase)
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
+        if code and phase != "stage_in" and not launcher.told_to_end:
+            failure = Failure(self.preparation, sizes, code, "itself", limit_s(self.site))
+            self.diagnosis, _ = diagnose(failure, {}, checked=False, look=None)
         return phase, code
 
     def _interrupt(self, guards: Guards, found: Interruption, phase: Phase) -> int:

@@ -25,6 +25,11 @@ DIAGNOSIS_S: Final = 2.0  # if the site's settings do not say it
 MOST_BYTES: Final = 16 << 20  # of each file
 
 
+def limit_s(site: Mapping[str, Any]) -> float:
+    """Return for how many seconds the site lets a diagnosis read; 0 disables it."""
+    return float(site.get("logs", {}).get("diagnosis_s", DIAGNOSIS_S))
+
+
 def log_sizes() -> dict[str, int]:
     """Return the paths and sizes of this process's stdout and stderr, if they are regular files."""
     return {path: os.fstat(fd).st_size for fd in (1, 2) if (path := log_files.path_of(fd))}

@@ -20,7 +20,7 @@ from slurm_plugin.records.site_settings import LOST_S
 from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.supervisor import any_of, attempt_record, hold, job_end, log, queries, script
 from slurm_plugin.supervisor.attempt import ENDED_BY_SLURM, Attempts, Surroundings
-from slurm_plugin.supervisor.decide import IN_A_ROW, Action, Attempt, Health, Wish, decide
+from slurm_plugin.supervisor.decide import IN_A_ROW, Action, Attempt, Health, Phase, Wish, decide
 from slurm_plugin.supervisor.guard import by_owner, handover
 from slurm_plugin.supervisor.guard.handover import takes_changes
 from slurm_plugin.supervisor.guard.nodes import Nodes
@@ -155,8 +155,7 @@ class Supervisor:
         found = self.attempts.make(self.run, reason)
         if found.code:
             log.show()
-        if form := self.attempts.diagnosis:
-            attempt_record.diagnosis(self.files, self.run.attempt, form, self.cluster)
+        self._record_diagnosis()
         if isinstance(found, Action):
             if found.kind != "finish":
                 self._record(Attempt("precheck", found.code, {}), found, started, found.kind)
@@ -185,10 +184,20 @@ class Supervisor:
             action,
             started,
             record=self._record,
-            again=lambda: self.attempts.by_hand(hold.REASON),
+            again=self._run_by_hand,
             words=self.attempts.preparation.words,
             launcher=self.launcher,
         )
+
+    def _run_by_hand(self) -> tuple[Phase, int]:
+        """Run the program again in a hold. Return the phase that ended it, and its exit code."""
+        found = self.attempts.by_hand(hold.REASON)
+        self._record_diagnosis()
+        return found
+
+    def _record_diagnosis(self) -> None:
+        if form := self.attempts.diagnosis:
+            attempt_record.diagnosis(self.files, self.run.attempt, form, self.cluster)
 
     def _after_a_node_went_down(self, action: Action) -> Action:
         """Return a requeue if Slurm ended this run because a node went down, on a site that counts no restarts."""

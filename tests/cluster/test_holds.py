@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slurm_plugin.logs import lines
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import Job, submit
 
@@ -86,6 +87,7 @@ def test_a_failed_program_is_mended_and_run_again(cluster: Sandbox) -> None:
     assert ours(job, "rerun").returncode == 0
     job.until(lambda: job.log.count(HELD) == 2, "the second hold")
     assert job.state == "RUNNING"
+    assert job.log.count(f"{lines.OURS}likely cause: ") == 2  # of the first run, and of that by hand
     (job.directory / "mended").touch()
     again = ours(job, "rerun", "--json")
     assert (again.returncode, json.loads(again.stdout)["asked"]) == (0, "rerun"), again.stderr

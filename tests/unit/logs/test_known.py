@@ -103,6 +103,8 @@ TERMINATED = of("cancelled")  # torchrun's `got signal: 15`
         (SILENT, Known(ended_by="hang", code=143), "rank_hang", ("n1",)),
         (of("cancelled", "symptom"), Known(ended_by="hang"), "rank_hang", ()),
         (RAISED, Known(ended_by="hang", code=143), "user_code", ("n2",)),
+        (NOTHING, Known(ended_by="time", code=143), "time_limit", ()),
+        (RAISED, Known(ended_by="time", code=1), "user_code", ("n2",)),
         (RAISED, Known(ended_by="nodes", code=143), "user_code", ("n2",)),
         (TERMINATED, Known(ended_by="itself", code=143), "cancelled", ()),
     ],
