@@ -7,6 +7,7 @@ import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from pathlib import Path
 
 from slurm_plugin.cli import job_failure
@@ -23,6 +24,7 @@ from slurm_plugin.views import diagnosis as view
 
 TEXTS = ("*.log", "*.out", "*.err", "*.txt")  # of a directory, also as .gz
 LOGS = (*TEXTS, *(f"{each}.gz" for each in TEXTS), "*error.json", "*trace_rank_*")
+_EMPTY = "{} is empty: it does not tell whether anything failed\n  its end, by Slurm: sacct -j JOB -o State,ExitCode"
 LARGE = 64_000_000  # bytes; the progress is shown for more
 
 
@@ -61,6 +63,9 @@ def _of_job(options: Namespace) -> Diagnosis:
     except (selection.NoLogError, job_lookup.UnknownJobError) as error:
         raise UsageError(str(error)) from error
     size = sum(min(each.end, each.size()) - each.start for each in failure.files if isinstance(each, LogFile))
+    known = failure.known
+    if failure.files and not size and known.code is None and not (known.state or known.faults):
+        raise UsageError(_EMPTY.format(f"the log of job {options.log[0]}"))
     return diagnosis.of_files(failure.files, library.load(), known=failure.known, told=_progress(size))
 
 
@@ -69,6 +74,8 @@ def _of_files(words: Sequence[str]) -> Diagnosis:
     with tempfile.TemporaryDirectory(prefix="slurm_plugin-") as scratch:
         names = dict(copied(path, Path(scratch)) for name in words for path in _files(name))
         size = sum(path.stat().st_size for path in names)
+        if not size and all(map(os.access, names, repeat(os.R_OK))):
+            raise UsageError(_EMPTY.format(", ".join(names.values())))
         return diagnosis.of_files(list(names), library.load(), names=names, told=_progress(size))
 
 

@@ -1,5 +1,6 @@
 """The failure of a job for `slurm-plugin diagnose JOB`: the logs of one attempt, and what is known beside them."""
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -82,7 +83,7 @@ def of_job(word: str, directory: Path, number: int | None) -> Failure:
             oom=(ended_by := history.ended_by(line)) == "memory",
             ended_by=ended_by,
             by_node=line.get("launch") == "node",
-            faults=drains | dict(history.verdicts(line)),
+            faults=drains | _down(line) | dict(history.verdicts(line)),
             kernel={str(name): str(text) for name, text in kernel.items()} if isinstance(kernel, dict) else {},
             code=code if isinstance(code, int) else None,
         ),
@@ -96,6 +97,14 @@ def _state(line: Mapping[str, Any], state: str) -> str:
     if history.ended_by(line) == "time":
         return "TIMEOUT"
     return "NODE_FAIL" if grant.DOWN in str(line.get("cause")) else state
+
+
+def _down(line: Mapping[str, Any]) -> dict[str, str]:
+    """Return the nodes that went down and so ended an attempt, as its record names them."""
+    found = re.search(rf"(\S+) {grant.DOWN}", str(line.get("cause")))
+    with suppress(HostfileError):
+        return dict.fromkeys(nodelist.expand(found[1]) if found else (), grant.DOWN)
+    return {}
 
 
 def _unstarted(door: Slurm, job: Job) -> Known:

@@ -82,15 +82,18 @@ def test_what_the_checks_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ({"phase": None, "code": None, "cause": "n2 went down", "action": "requeue"}, (0, "node_down")),
-        ({"code": 143, "cause": "the program ran into its time limit", "action": "requeue"}, (0, "time_limit")),
-        ({"code": 137, "cause": "the program ran out of memory (signal 9)", "action": "again"}, (0, "host_oom")),
-        ({"code": 143, "cause": "the program failed with signal 15"}, (2, "unknown")),
+        (
+            {"phase": None, "code": None, "cause": "n2 went down", "action": "requeue"},
+            (0, "node_down", {"n2": "exclude"}),
+        ),
+        ({"code": 143, "cause": "the program ran into its time limit", "action": "requeue"}, (0, "time_limit", {})),
+        ({"code": 137, "cause": "the program ran out of memory (signal 9)", "action": "again"}, (0, "host_oom", {})),
+        ({"code": 143, "cause": "the program failed with signal 15"}, (2, "unknown", {})),
     ],
 )
 @pytest.mark.usefixtures("slurm")
 def test_the_recorded_end_of_an_earlier_attempt(
-    line: dict[str, Any], wanted: tuple[int, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    line: dict[str, Any], wanted: tuple[int, str, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Slurm's state is that of the last one; the record says how this one ended."""
     (tmp_path / "out").write_text(
@@ -100,7 +103,8 @@ def test_the_recorded_end_of_an_earlier_attempt(
     (own / job_directory.ATTEMPTS).unlink()
     job_directory.record(own, {**LINE, "n": 0, **line})
     job_directory.record(own, {**LINE, "n": 1})
-    assert told(capsys, "7", "--attempt", "0", code=wanted[0])["class"] == wanted[1]
+    found = told(capsys, "7", "--attempt", "0", code=wanted[0])
+    assert (found["class"], found["nodes"]) == wanted[1:]
 
 
 @pytest.mark.parametrize(

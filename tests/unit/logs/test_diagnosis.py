@@ -267,6 +267,9 @@ def test_the_command(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", str(logs / "run/attempt_0/2/stdout.log"), str(logs / "s.log")]) == 2
     (logs / "agent.log").write_text("bash: line 1:  77 Killed   python train.py\n")
     assert main(["diagnose", str(logs / "agent.log")]) == 2
+    (logs / "void.out").touch()
+    assert main(["diagnose", str(logs / "void.out")]) == 2
+    assert f"{logs / 'void.out'} is empty: it does not tell" in capsys.readouterr().err
     for wrong in (logs / "gone", logs / "empty"):
         (logs / "empty").mkdir(exist_ok=True)
         assert main(["diagnose", str(wrong)]) == 2
