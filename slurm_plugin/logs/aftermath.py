@@ -24,6 +24,12 @@ WENT_ON: Final = 200  # lines after an exception, in a log without another sign 
 STEPS: Final = 3  # steps after an exception: the same
 # A shell says this and goes on with the next command.
 _SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
+_RETRIED: Final = b" will be retried"  # Ray says this of a task whose worker died
+# Exceptions that programs catch and print with their traceback.
+_CAUGHT: Final = frozenset({
+    "python-file-missing", "python-permission", "python-http", "net-refused", "net-name-unknown", "net-name-server",
+    "net-timeout", "json-damaged", "ray-worker",
+})  # fmt: skip
 _BLOCK: Final = re.compile(r"-{40,}")  # around what mpirun says
 _MOST_IN_BLOCK: Final = 15  # lines
 _LAUNCHER = re.compile(r"(?:srun|slurmstepd[\w.-]*|mpirun|mpiexec|prterun): |\[slurm_plugin\] ")
@@ -67,7 +73,7 @@ def survived(
 
 
 def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:
-    """Return whether the program that wrote a line makes STEPS steps after it."""
+    """Return whether the program that wrote a line makes STEPS steps after it, or does its work again."""
     steps: list[float] = []
     for raw in after.split(b"\n")[1:]:
         line = lines.read(raw)
@@ -75,12 +81,12 @@ def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:
         if found and line.rank in (None, event.rank) and not line.text.startswith("wandb:"):
             step = float(found["what"])
             steps = [*steps, step] if not steps or step > steps[-1] else steps
-    return len(steps) >= STEPS
+    return len(steps) >= STEPS or _RETRIED in after
 
 
 def _is_harmless(event: Event) -> bool:
     """Return whether a program or a shell that goes on may have written this."""
-    return event.signature.id in {ANY_EXCEPTION, "python-traceback", "cuda-oom-allocator", *_SHELL} or (
+    return event.signature.id in {ANY_EXCEPTION, "python-traceback", "cuda-oom-allocator", *_CAUGHT, *_SHELL} or (
         event.signature.role == "symptom" and event.signature.failure == "symptom_only"
     )
 

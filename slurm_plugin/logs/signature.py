@@ -213,7 +213,7 @@ def compiled(entry: Mapping[str, Any], *, trusted: bool = False) -> dict[str, An
         raise ValueError(f"{name}: class: found {failure!r}; accepted: {', '.join(CLASSES)}")
     if not trusted:
         _try(name, entry)
-    literals = [[]] if role == "last" else literals_of(entry["pattern"])
+    literals = [[]] if role in ("last", "progress") else literals_of(entry["pattern"])
     if not literals:
         raise ValueError(f"{name}: pattern: it holds no word of {LEAST_LITERAL} letters or digits that every match has")
     whose = entry.get("whose") or (CLASSES[failure].whose if failure else "")

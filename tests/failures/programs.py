@@ -68,6 +68,11 @@ CASES = (
     ),
     Case("healthy-perl", "perl -e 'eval { die \"no column\" }; warn $@; print \"3 of 3\\n\"'", "none", tool="perl"),
     Case(
+        "healthy-no-file", "cat >a.py <<'END'\nimport traceback\nfor step in range(5):\n  print(f'[{step}/5] loss 1')\n"
+        "  try: open('/data/nothere') if step == 1 else None\n  except OSError: traceback.print_exc()\nEND\n"
+        "python3 -u a.py", "none",
+    ),
+    Case(
         "healthy-caught", "cat >a.py <<'END'\nimport traceback\ntry: 1 / 0\n"
         "except ArithmeticError: traceback.print_exc()\n"
         "for step in range(5): print('step', step)\nEND\npython3 -u a.py",

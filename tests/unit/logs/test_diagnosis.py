@@ -135,6 +135,21 @@ def test_an_exception_that_the_program_caught(tmp_path: Path) -> None:
     assert diagnosed(tmp_path).cause.failure == "user_code"
 
 
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/a'\n[2/5] a\n[3/5] a\n[4/5] a\n", "none"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/a'\n[2/5] a\n", "missing_file"),
+        ("(raylet) A worker died or was killed while executing a task by an unexpected system error.\n"
+         "(raylet) Task f failed. There are 3 retries remaining, so the task will be retried.\n[1, 2]\n", "none"),
+    ],
+)  # fmt: skip
+def test_an_error_after_which_the_program_goes_on(text: str, failure: str, tmp_path: Path) -> None:
+    """It makes further steps, or says that it tries again."""
+    (tmp_path / "a.log").write_text(text)
+    assert diagnosed(tmp_path).cause.failure == failure
+
+
 def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:
     """The batch script went on, and nothing else failed; without the lines after it, it is the cause."""
     wrong = "ERROR: Unable to locate a modulefile for 'cuda'\n"
