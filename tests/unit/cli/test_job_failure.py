@@ -86,6 +86,7 @@ def test_what_the_checks_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
             {"phase": None, "code": None, "cause": "n2 went down", "action": "requeue"},
             (0, "node_down", {"n2": "exclude"}),
         ),
+        ({"phase": None, "code": None, "cause": "the node went down", "action": "requeue"}, (0, "node_down", {})),
         ({"code": 143, "cause": "the program ran into its time limit", "action": "requeue"}, (0, "time_limit", {})),
         ({"code": 137, "cause": "the program ran out of memory (signal 9)", "action": "again"}, (0, "host_oom", {})),
         ({"code": 143, "cause": "the program failed with signal 15"}, (2, "unknown", {})),
