@@ -122,7 +122,8 @@ def explained(
         return cause
     found = event.signature
     confidence = "unknown" if found.failure == "unknown" else "likely"
-    return cause._replace(failure=found.failure, whose=found.whose, confidence=confidence, event=event)
+    ranks = cause.ranks or (() if event.rank is None else (event.rank,))
+    return cause._replace(failure=found.failure, whose=found.whose, confidence=confidence, event=event, ranks=ranks)
 
 
 def _found(

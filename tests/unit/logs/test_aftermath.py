@@ -37,6 +37,8 @@ def test_an_example_alone_leads_to_its_class(tmp_path: Path) -> None:
         (f"{COPY}\nreal\t0m0.2s\nuser\t0m0.1s\n", "missing_file", ()),
         (f"{COPY}{MPIRUN}", "missing_file", ()),
         (f"1: {COPY}0: step 2\n{SRUN}", "missing_file", (1,)),
+        (f"[1,1]<stderr>:{COPY}{MPIRUN}", "missing_file", (1,)),
+        (f"step 1\n{MPIRUN}", "unknown", ()),
         (f"0: {COPY}0: step 2\n{SRUN}", "unknown", (1,)),  # another task's, and that one went on
         (f"1: {COPY}srun: error: n2: task 1: Killed\n", "unknown", (1,)),  # a signal has another reason
         (f"KeyError: 'tokens'\n{COPY}", "user_code", ()),  # an exact line says more
