@@ -1,5 +1,6 @@
 """Failures of plain jobs on a real Slurm, and the diagnosis of their logs."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from slurm_plugin.logs.diagnosis import of_files
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import Job
 from tests.cluster.plain import sbatch
+from tests.failures.mpi import ERRORS, PLAIN
 
 pytestmark = pytest.mark.cluster
 
@@ -107,6 +109,27 @@ def test_failures(cluster: Sandbox) -> None:
         if CASES[name].failure in ("cancelled", "time_limit"):  # Slurm's last line comes after the job's end
             job.until(lambda log=job: "CANCELLED AT" in log.log, "the end of its log")
     assert "".join(wrong(job, name, CASES[name]) for name, job in jobs.items()) == ""
+
+
+@pytest.mark.full  # over 5 s: a step for each
+def test_python_errors(cluster: Sandbox) -> None:
+    """Each exception of note on task 2 of four leads to its class and that task, as under the other launchers."""
+    errors = [each for each in ERRORS if "import yaml" not in each.arguments[-1]]  # the sandbox has no PyYAML
+    script = f"cat >plain.py <<'END'\n{PLAIN}\nEND\n"
+    for each in errors:
+        words = shlex.join(["python3", "-u", "plain.py", each.arguments[-1]])
+        step = shlex.join(["sh", "-c", f"PMI_RANK=$SLURM_PROCID exec {words}"])
+        script += f"{FOUR} {step} >{each.name}.out 2>&1\n"
+    job = sbatch(cluster, "failure-python", "--nodes=2", "--ntasks=4", script=script)
+    job.end()
+    differs = []
+    for each in errors:
+        log = job.directory / f"{each.name}.out"
+        found = of_files([log], SIGNATURES).cause
+        said = (found.failure, found.whose, found.ranks)
+        if said != (each.failure, each.whose, each.ranks) or not found.event or each.text not in found.event.text:
+            differs.append(f"{each.name}: {found}\n{log.read_text()}")
+    assert differs == []
 
 
 def steps(job: Job) -> str:
