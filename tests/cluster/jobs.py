@@ -53,6 +53,12 @@ class Job:
         text = (self.directory / ".slurm_plugin" / str(self.id) / "attempts.jsonl").read_text(encoding="utf-8")
         return [json.loads(line) for line in text.splitlines()]
 
+    def diagnosis(self, attempt: int = 0) -> tuple[str, dict[str, str]]:
+        """What `slurm-plugin diagnose` says of an attempt: the class, and the verdict on each node where it began."""
+        words = ["slurm-plugin", "diagnose", str(self.id), "--attempt", str(attempt), "--json"]
+        found = json.loads(self.box.run(words, check=False).stdout)
+        return found["class"], found["nodes"]
+
     def show(self, *fields: str) -> list[str]:
         """Return squeue's fields (letters of -o) of the job, in any state."""
         form = "\t".join(f"%{field}" for field in fields)

@@ -93,3 +93,4 @@ def test_scancel_gives_the_time_to_save(box: Sandbox) -> None:
         job.until(lambda job=job: "error,exiting" in job.log or ranks(job, "saved"), "its end")  # type: ignore[misc]
         assert ranks(job, "saved") == saved, job.log
         assert ("Slurm ends the job" in job.log) is (saved > 0), job.log
+        assert job.diagnosis()[0] == "cancelled"

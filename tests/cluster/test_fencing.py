@@ -45,6 +45,8 @@ def test_a_node_that_dies(cluster: Sandbox, victim: str, spares: int) -> None:
     assert victim not in training.hosts(job, 1)
     assert training.stop(job) == "COMPLETED"
     assert "could not" not in job.log
+    named = {} if victim == "n1" else {victim: "exclude"}  # with the batch host the record is lost, too
+    assert job.diagnosis() == ("node_down", named)
     training.whole(job)
 
 

@@ -59,6 +59,7 @@ def test_an_elastic_job_goes_on_with_fewer_nodes(cluster: Sandbox) -> None:
     training.until_runs(job, 0, nodes=3)
     cluster.break_node("n2", "gpu-missing")
     training.until_runs(job, 1)
+    assert job.diagnosis() == ("gpu_hw", {"n2": "exclude"})
     assert {write.ranks for write in training.writes(job) if write.attempt == 1} == {2}
     assert training.hosts(job, 1) == {"n1", "n3"}
     assert training.stop(job) == "COMPLETED"
@@ -186,6 +187,7 @@ def test_programs_that_hang_run_out_of_time_or_are_suspended(cluster: Sandbox) -
     training.until_runs(hang, 1, nodes=1)
     assert training.stop(hang) == "COMPLETED"
     assert hang.attempts[0]["cause"] == "the program hung"
+    assert hang.diagnosis()[0] == "rank_hang"
     assert "stack:" in hang.log
     training.whole(hang)
 
@@ -194,6 +196,7 @@ def test_programs_that_hang_run_out_of_time_or_are_suspended(cluster: Sandbox) -
     assert training.stop(walltime) == "COMPLETED"
     assert training.log(walltime.directory / "told")
     assert walltime.attempts[0]["action"] == "requeue"
+    assert walltime.diagnosis()[0] == "time_limit"
     training.whole(walltime)
 
 
