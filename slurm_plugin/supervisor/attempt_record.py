@@ -9,7 +9,7 @@ from typing import Any, Final
 from slurm_plugin.records import diagnoses, grant, history, job_directory, log_files
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Job
-from slurm_plugin.supervisor.decide import BAD, Action, Attempt
+from slurm_plugin.supervisor.decide import BAD, IN_A_ROW, Action, Attempt
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.run import Run
 
@@ -111,3 +111,15 @@ def lines_of_reason(given: grant.Grant) -> list[str]:
 
 def _utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def in_a_row(lines: Sequence[Mapping[str, Any]]) -> int:
+    """Count the restarts without a faulty node since the last progress, up to IN_A_ROW + 1."""
+    count = 0
+    for line in reversed(lines):
+        if line.get("action") not in ("again", "requeue") or line.get("progress"):
+            break
+        count += line.get("phase", "") is not None and not line.get("verdicts")
+        if count > IN_A_ROW:
+            break
+    return count

@@ -20,7 +20,7 @@ from slurm_plugin.records.site_settings import LOST_S
 from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.supervisor import any_of, attempt_record, hold, job_end, log, queries, script
 from slurm_plugin.supervisor.attempt import ENDED_BY_SLURM, Attempts, Surroundings
-from slurm_plugin.supervisor.decide import IN_A_ROW, Action, Attempt, Health, Phase, Wish, decide
+from slurm_plugin.supervisor.decide import Action, Attempt, Health, Phase, Wish, decide
 from slurm_plugin.supervisor.guard import by_owner, handover
 from slurm_plugin.supervisor.guard.handover import takes_changes
 from slurm_plugin.supervisor.guard.nodes import Nodes
@@ -160,7 +160,7 @@ class Supervisor:
             if found.kind != "finish":
                 self._record(Attempt("precheck", found.code, {}), found, started, found.kind)
             return found
-        attempt = replace(found, in_a_row=self._in_a_row())
+        attempt = replace(found, in_a_row=attempt_record.in_a_row(self._history()))
         action = decide(attempt, 1, self.wish)
         if action.kind in ("again", "requeue"):  # only for these ask Slurm for the restarts: it may not answer
             left, nodes = self._restarts_left(attempt.nodes)
@@ -284,17 +284,6 @@ class Supervisor:
             self._take_turn()
             self.launcher.pause(handover.WAIT_S)
         return reason
-
-    def _in_a_row(self) -> int:
-        """Count the restarts without a faulty node since the last progress, up to IN_A_ROW + 1."""
-        count = 0
-        for line in reversed(self._history()):
-            if line.get("action") not in ("again", "requeue") or line.get("progress"):
-                break
-            count += line.get("phase", "") is not None and not line.get("verdicts")
-            if count > IN_A_ROW:
-                break
-        return count
 
     def _restarts_left(self, nodes: Mapping[str, Health]) -> tuple[int, Mapping[str, Health]]:
         """Return the remaining restarts, and the nodes. A node that Slurm has removed from the job is unreachable."""

@@ -47,14 +47,14 @@ def test_runs_that_their_prologs_stopped(srun: Path, capsys: pytest.CaptureFixtu
     again = of_run(srun, 3, job=AGAIN._replace(restarts=3))
     assert again._opening() == "the program ended with exit code 0"  # the third run was requeued for another cause
     assert len(lines(srun)) == 3
-    assert again._in_a_row() == 0
+    assert attempt_record.in_a_row(again._history()) == 0
 
 
 def test_they_are_no_failures_in_a_row(srun: Path) -> None:
     """Only the program's attempts count. Such runs between them do not reset the count."""
     for line in [{"phase": "program"}, {"phase": None}, {"phase": "program"}]:
         job_directory.record(job_directory.directory(srun / "work", JOB), {"n": 0, "action": "requeue", **line})
-    assert of_run(srun, 2)._in_a_row() == 2
+    assert attempt_record.in_a_row(of_run(srun, 2)._history()) == 2
 
 
 def test_numbers(srun: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from slurm_plugin.records import job_directory, launch_record, log_files
 from slurm_plugin.slurm import SlurmAwayError
-from slurm_plugin.supervisor import hold, job_end
+from slurm_plugin.supervisor import attempt_record, hold, job_end
 from slurm_plugin.supervisor.decide import Action
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.main import _parser
@@ -64,7 +64,7 @@ def test_attempts_of_another_cluster_are_not_counted(srun: Path, capsys: pytest.
         job_directory.record(path, line)
     given, environ = plan("false", hold_s=1), {**AGAIN, "SLURM_CLUSTER_NAME": "ours"}
     ours = supervisor(srun, FakeSlurm(RUNNING), given, environ={**environ, "SLURM_RESTART_COUNT": "1"})
-    assert (ours._in_a_row(), ours._restarts_in_place()) == (1, 1)
+    assert (attempt_record.in_a_row(ours._history()), ours._restarts_in_place()) == (1, 1)
     assert ours.supervise().kind == "fail"
     assert f"attempt 1 of job {JOB} on n1: restarted because 0\n" in capsys.readouterr().out
     assert json.loads((path / "attempts.jsonl").read_text().splitlines()[-1])["cluster"] == "ours"
