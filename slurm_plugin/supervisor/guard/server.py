@@ -27,14 +27,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from types import FrameType
 
 from hostfiles import nodelist
 from prechecks import boot_state
-from slurm_plugin.records import grant, job_directory, node_directory, node_drains, site_settings
-from slurm_plugin.slurm import Slurm, SlurmError, connect
-from slurm_plugin.supervisor.guard import barrier, by_owner, handover, processes, sampler
+from slurm_plugin.records import node_directory, node_drains, site_settings
+from slurm_plugin.slurm import connect
+from slurm_plugin.supervisor.guard import barrier, by_owner, first_node, handover, processes, sampler
 
 LINE = sampler.LINE
 FRESH_S = 2.0  # the longest delay of a beat that continues stopped ranks
@@ -46,10 +45,6 @@ SAVE_WAIT_S = 60.0  # for a program that does not handle the signal yet: it impo
 FREEZE_S = 1.0
 BEATS_KEPT = 30  # the fastest of these beats gives the difference between the two clocks
 MOST_BYTES = 1 << 24  # bytes of the longest line on stdin
-FIRST_NODE_CHECK_S = 15.0
-FIRST_NODE_CHECKS = 240  # an hour: SlurmdTimeout is minutes
-WATCHERS = 8  # guards that watch for the loss of the first node, spread over the job because whole racks fail
-WATCHERS_APART_S = 5.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -286,59 +281,15 @@ def main(
         guard.leave()
     finally:
         sampler.stop(guard.sampler)
-    place = watcher_place(guard.index, guard.nodes)
+    place = first_node.watcher_place(guard.index, guard.nodes)
     if no_kill and not (guard.done or guard.terminating or guard.first) and place is not None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         door = connect(directory=slurm_bin, in_job=True)
-        requeue_orphan(guard.job_id, restart, first, place, door, directory=directory, cluster=cluster, plan=plan)
+        first_node.requeue_orphan(
+            guard.job_id, restart, first, place, door, directory=directory, cluster=cluster, plan=plan
+        )
     return 0
-
-
-def watcher_place(index: int, nodes: int) -> int | None:
-    """Return a guard's number among the guards that watch the first node; None if the guard does not watch it."""
-    apart = max(1, nodes // WATCHERS)
-    return index // apart if index % apart == 0 or index == nodes - 1 else None
-
-
-def requeue_orphan(
-    job_id: int,
-    restart: int,
-    first: str,
-    place: int,
-    door: Slurm,
-    *,
-    directory: str = "",
-    cluster: str = "",
-    plan: by_owner.Plan = by_owner.Plan(),  # noqa: B008 - it is immutable
-    sleep: Callable[[float], None] = time.sleep,
-) -> bool:
-    """Requeue the job when Slurm also reports its first node as lost. Return whether this process did it.
-
-    Slurm removes a dead node from a job with `--no-kill`, even the batch host. The other nodes would stay RUNNING until
-    the time limit. So a guard whose lease has ended requeues the job, with the mark that the supervisor would set.
-    """
-    sleep(place * WATCHERS_APART_S)
-    for _ in range(FIRST_NODE_CHECKS):
-        try:
-            job = door.job(job_id)
-            if job.state != "RUNNING" or job.restarts != restart:
-                return False
-            names = nodelist.expand(job.nodes) if job.nodes else []
-            if first not in names or "DOWN" in door.nodes([first])[first].states:
-                if grant.is_alone(job, plan.retries):
-                    lines = job_directory.attempts(Path(directory), cluster) or []
-                    by_owner.requeue_orphan(door, job, first, lines, plan)
-                    return True
-                try:
-                    return handover.put_back(door, job_id, restart, (first,))
-                except ValueError:  # a user edited the comment: no mark, but Slurm knows that the node is down
-                    door.requeue(job_id)
-                    return True
-        except (SlurmError, ValueError, KeyError):  # Slurm is away, or this node is the one that is cut off
-            pass
-        sleep(FIRST_NODE_CHECK_S)
-    return False
 
 
 def _in_a_child(work: Callable[[], object]) -> int:

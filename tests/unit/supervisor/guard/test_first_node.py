@@ -4,9 +4,9 @@ import pytest
 
 from slurm_plugin.records import grant
 from slurm_plugin.slurm import Job, Node, SlurmAwayError, SlurmError
-from slurm_plugin.supervisor.guard import server
+from slurm_plugin.supervisor.guard import first_node
 from slurm_plugin.supervisor.guard.by_owner import Plan
-from slurm_plugin.supervisor.guard.server import FIRST_NODE_CHECK_S, WATCHERS_APART_S, requeue_orphan
+from slurm_plugin.supervisor.guard.first_node import FIRST_NODE_CHECK_S, WATCHERS_APART_S, requeue_orphan
 from tests import fake_slurm
 from tests.fake_slurm import FakeClock
 from tests.fakes import job, node
@@ -124,5 +124,5 @@ def test_a_comment_without_a_token() -> None:
 
 def test_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A healthy supervisor goes on. The guard that lost it does not check forever."""
-    monkeypatch.setattr(server, "FIRST_NODE_CHECKS", 3)
+    monkeypatch.setattr(first_node, "FIRST_NODE_CHECKS", 3)
     assert looked(FakeSlurm(RUNNING)) == (False, [0.0, FIRST_NODE_CHECK_S, FIRST_NODE_CHECK_S, FIRST_NODE_CHECK_S])
