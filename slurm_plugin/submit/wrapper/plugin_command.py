@@ -48,7 +48,8 @@ def interpreter(command: str) -> str:
     except OSError:
         return ""
     path = first.removeprefix("#!")
-    return path if first.startswith("#!/") and os.path.basename(path).startswith("python") else ""  # noqa: PTH119
+    is_python = os.path.basename(path).startswith("python") and not set(path) & set(" \t")  # noqa: PTH119
+    return path if first.startswith("#!/") and is_python else ""
 
 
 def is_plain(command: str, door: "Callable[..., Slurm]") -> bool:

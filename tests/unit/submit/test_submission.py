@@ -277,3 +277,17 @@ def test_what_no_admin_has_installed(keys: bytes, config: dict[str, str], said: 
     assert bool(found) == bool(said)
     assert plugin_command.without_installation(spec, sys.executable, no_slurm) == ""
     assert plugin_command.without_installation(spec, settings.command, no_slurm) == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "python"),
+    [
+        ("#!/home/alice/venv/bin/python3", "/home/alice/venv/bin/python3"),  # as pip writes it
+        ("#!/usr/bin/env -S SP_LIBRARIES=${LD_LIBRARY_PATH} /usr/bin/python3 -IS", ""),  # the deployed command
+        ("#!/bin/sh", ""),
+    ],
+)
+def test_the_python_of_a_command(first: str, python: str, tmp_path: Path) -> None:
+    """That of a command which pip made. The deployed one says itself what a node lacks."""
+    (tmp_path / "slurm-plugin").write_text(f"{first}\n")
+    assert plugin_command.interpreter(str(tmp_path / "slurm-plugin")) == python
