@@ -55,7 +55,7 @@ def test_a_program_that_does_not_handle_the_signal_yet(machine: Machine) -> None
     program.stdin.write(b"x")
     program.stdin.flush()
     assert request_save(machine.job_id, str(machine.directory), (), signal.SIGUSR1, wait_s=HANG_S) == 1
-    shell = started(machine, ["bash", "-c", 'trap "exit 5" USR1; echo ready; while :; do sleep 0.1; done'])
+    shell = started(machine, ["bash", "-c", 'trap "exit 5" USR1; echo ready; while :; do :; done'])
     assert shell.stdout
     assert shell.stdout.readline() == b"ready\n"
     assert request_save(machine.job_id, str(machine.directory), (program.pid,), signal.SIGUSR1, wait_s=1.5) == 1
