@@ -66,7 +66,7 @@ def _of_job(options: Namespace) -> Diagnosis:
     known = failure.known
     if failure.files and not size and known.code is None and not (known.state or known.faults):
         raise UsageError(_EMPTY.format(f"the log of job {options.log[0]}"))
-    return diagnosis.of_files(failure.files, library.load(), known=failure.known, told=_progress(size))
+    return diagnosis.of_files(failure.files, library.load(), known=known, told=_progress(size))
 
 
 def _of_files(words: Sequence[str]) -> Diagnosis:

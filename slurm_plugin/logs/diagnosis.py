@@ -23,7 +23,7 @@ _TRACE: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in 
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/bin/(?:torchrun|mpirun)")
 ENDED_BY_SIGNAL: Final = 128  # and above: exit codes of a shell for a signal
 LAST_LINES: Final = 2
-_JOB: Final = re.compile(r"\bJOB\b")  # stands for the job in an advice
+_JOB: Final = re.compile(r"\bJOB\b")  # the placeholder for the job in advice
 LONGEST: Final = 400  # characters of the line of evidence
 FOR_ERRORS: Final = 0.5  # of the time that is left, for finding the first errors of one large log
 

@@ -120,10 +120,8 @@ def one_task_a_node(
     directory: str = "",
 ) -> Result:
     """Run `argv` once on each host with `text` on stdin. If the deadline passes, return the output until then."""
-    words, environ = (
-        on_each_node(argv, hosts, groups, devices=True, directory=directory),
-        answering_environment(os.environ),
-    )
+    words = on_each_node(argv, hosts, groups, devices=True, directory=directory)
+    environ = answering_environment(os.environ)
     try:
         return run(words, deadline_s=deadline_s, environ=environ, text=text)
     except FileNotFoundError as error:

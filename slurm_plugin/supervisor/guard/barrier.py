@@ -242,9 +242,9 @@ def conditions(found: Answers) -> dict[str, Health]:
     """Return the health of every node. If no node answered, all are `unknown`."""
     silent = Health("unknown") if found.none else Health("unreachable", "did not answer")
     python = site_settings.plugin_command()[0]
-    words = [line for line in found.complaint.splitlines() if not line.startswith(_OF_SLURM)]
-    if any(python in line for line in words) and not found.none:  # another version, or it lacks a library
-        silent = Health("job_problem", f"cannot run slurm_plugin with {python}: {words[0].removeprefix(f'{python}: ')}")
+    lines = [line for line in found.complaint.splitlines() if not line.startswith(_OF_SLURM)]
+    if any(python in line for line in lines) and not found.none:  # a Python of another version, or without a library
+        silent = Health("job_problem", f"cannot run slurm_plugin with {python}: {lines[0].removeprefix(f'{python}: ')}")
     absent = {name: Health("job_problem", f"has no {path}") for name, path in _ABSENT.findall(found.complaint)}
     every = {name: health(report) if report else absent.get(name, silent) for name, report in found.reports.items()}
     return {name: replace(each, kernel=found.kernel.get(name, "")) for name, each in every.items()}

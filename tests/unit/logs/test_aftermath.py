@@ -1,4 +1,4 @@
-"""Errors that count only as the last words of a log: commands of a script print them, and the script goes on."""
+"""What follows an error in its log: it counts only as the last words of a log, or if the program did not go on."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from slurm_plugin.logs import library
 from slurm_plugin.logs.diagnosis import of_files
 from slurm_plugin.logs.known import Known
+from tests.unit.logs.test_diagnosis import RAISED
 
 LAST = [each for each in library.load() if each.role == "last"]
 COPY = "cp: cannot stat '/data/x.bin': No such file or directory\n"
@@ -55,3 +56,38 @@ def test_a_program_that_is_known_to_have_failed(tmp_path: Path) -> None:
     assert found(f"{COPY}step 1\nstep 2\n", tmp_path, Known(code=1))[0] == "missing_file"
     assert found(COPY + "step 1\n" * 99, tmp_path, Known(code=1))[0] == "unknown"
     assert found(COPY, tmp_path, Known(code=0))[0] == "none"
+
+
+def test_an_exception_that_the_program_caught(tmp_path: Path) -> None:
+    """The program went on, and nothing else failed."""
+    assert found(RAISED + "step 4 loss 0.2\n" * 300, tmp_path)[0] == "none"
+    assert found(RAISED + "step 4 loss 0.2\nstep 5 loss 0.2\nstep 6 loss 0.2\n", tmp_path)[0] == "none"
+    assert (
+        found(RAISED + "wandb: epoch 1\nstep 5 loss 0.2\nstep 5 loss 0.2\nstep 6 loss 0.2\n", tmp_path)[0]
+        == "user_code"
+    )
+    assert (
+        found(RAISED + "step 4 loss 0.2\n" * 300 + "srun: error: n1: task 0: Exited with exit code 1\n", tmp_path)[0]
+        == "user_code"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/a'\n[2/5] a\n[3/5] a\n[4/5] a\n", "none"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/a'\n[2/5] a\n", "missing_file"),
+        ("(raylet) A worker died or was killed while executing a task by an unexpected system error.\n"
+         "(raylet) Task f failed. There are 3 retries remaining, so the task will be retried.\n[1, 2]\n", "none"),
+    ],
+)  # fmt: skip
+def test_an_error_after_which_the_program_goes_on(text: str, failure: str, tmp_path: Path) -> None:
+    """It makes further steps, or says that it tries again."""
+    assert found(text, tmp_path)[0] == failure
+
+
+def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:
+    """The batch script went on, and nothing else failed; without the lines after it, it is the cause."""
+    wrong = "ERROR: Unable to locate a modulefile for 'cuda'\n"
+    assert found(wrong + "step 4 loss 0.2\n" * 300, tmp_path)[0] == "none"
+    assert found(wrong, tmp_path)[0] == "import_env"

@@ -121,44 +121,6 @@ def test_error_files_that_torchrun_wrote_for_a_job(tmp_path: Path) -> None:
     assert (found.cause.failure, found.cause.ranks) == ("user_code", ())
 
 
-def test_an_exception_that_the_program_caught(tmp_path: Path) -> None:
-    """The program went on, and nothing else failed."""
-    (tmp_path / "a.log").write_text(RAISED + "step 4 loss 0.2\n" * 300)
-    assert diagnosed(tmp_path).cause.failure == "none"
-    (tmp_path / "a.log").write_text(RAISED + "step 4 loss 0.2\nstep 5 loss 0.2\nstep 6 loss 0.2\n")
-    assert diagnosed(tmp_path).cause.failure == "none"
-    (tmp_path / "a.log").write_text(RAISED + "wandb: epoch 1\nstep 5 loss 0.2\nstep 5 loss 0.2\nstep 6 loss 0.2\n")
-    assert diagnosed(tmp_path).cause.failure == "user_code"
-    (tmp_path / "a.log").write_text(
-        RAISED + "step 4 loss 0.2\n" * 300 + "srun: error: n1: task 0: Exited with exit code 1\n"
-    )
-    assert diagnosed(tmp_path).cause.failure == "user_code"
-
-
-@pytest.mark.parametrize(
-    ("text", "failure"),
-    [
-        ("FileNotFoundError: [Errno 2] No such file or directory: '/a'\n[2/5] a\n[3/5] a\n[4/5] a\n", "none"),
-        ("FileNotFoundError: [Errno 2] No such file or directory: '/a'\n[2/5] a\n", "missing_file"),
-        ("(raylet) A worker died or was killed while executing a task by an unexpected system error.\n"
-         "(raylet) Task f failed. There are 3 retries remaining, so the task will be retried.\n[1, 2]\n", "none"),
-    ],
-)  # fmt: skip
-def test_an_error_after_which_the_program_goes_on(text: str, failure: str, tmp_path: Path) -> None:
-    """It makes further steps, or says that it tries again."""
-    (tmp_path / "a.log").write_text(text)
-    assert diagnosed(tmp_path).cause.failure == failure
-
-
-def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:
-    """The batch script went on, and nothing else failed; without the lines after it, it is the cause."""
-    wrong = "ERROR: Unable to locate a modulefile for 'cuda'\n"
-    (tmp_path / "a.log").write_text(wrong + "step 4 loss 0.2\n" * 300)
-    assert diagnosed(tmp_path).cause.failure == "none"
-    (tmp_path / "a.log").write_text(wrong)
-    assert diagnosed(tmp_path).cause.failure == "import_env"
-
-
 def test_what_is_known_beside_the_log(logs: Path) -> None:
     """It is part of the judgement: a rank that was killed, and Slurm saw why."""
     (logs / "run/attempt_0/2/stderr.log").write_text("")

@@ -80,7 +80,7 @@ def test_slurm_does_not_answer(place: Place) -> None:
 
 @pytest.mark.parametrize("again", [FREE, FULL])
 def test_a_user_s_process_is_here(place: Place, again: Verdict) -> None:
-    """It counts as a job, for ever if it is a service. What other users left goes; its own user's files stay."""
+    """It prevents a drain, as a job does. Leftovers of other users are removed; files of its own user are kept."""
     place.users |= {ANN}
     place.found = again
     for name, uid in (("a", ANN), ("b", BEN)):

@@ -182,7 +182,7 @@ def test_forged_grant(lua: Lua) -> None:
     ],
 )
 def test_lines_that_sbatch_does_not_read(line: str, told: bool, lua: Lua) -> None:
-    """The user is told of each line that names a feature, also if misspelt, but not of prose or of lines below."""
+    """Print a warning for each line that names a feature, also a misspelt one, but not for prose or later lines."""
     script = f"#!/bin/sh\n\n#SBATCH -N2\n{line}\nhostname\n"
     lines = lua("slurm_job_submit({script = io.read('*a')}, {}, 1000)", script.encode())
     says = "told: slurm_plugin: sbatch does not read #PLUGIN lines"

@@ -52,7 +52,7 @@ def test_a_node_that_never_answers(machine: Machine, start: Start) -> None:
 
 
 def test_a_node_that_was_given_back(machine: Machine, start: Start) -> None:
-    """Its late answer does not stand for that of a node which is still silent."""
+    """A late answer of a released node does not count for a node that has not answered."""
     (machine.directory / "absent-n2").touch()
     guards, before = start(), machine.clock()
     guards.hosts = ("n1", "n2")
