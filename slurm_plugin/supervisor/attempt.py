@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from hostfiles import nodelist
@@ -65,13 +65,14 @@ class Attempts:
         self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
         self.log_sizes: Mapping[str, int] = {}  # the sizes of the job's logs when the attempt began
         self.diagnosis: diagnoses.Form | None = None  # of the last attempt, if it failed
-        self.prolog = cache(lambda: queries.task_prolog(self.door))
+        self.prolog = cache(partial(queries.task_prolog, self.door))
         self.preparation = self._prepare(run.nodes[: wish.nodes])
 
     def _prepare(self, names: Sequence[str]) -> Preparation:
         """Prepare the launch of this attempt on these nodes of the job."""
         allocation = allocation_part.of(self.whole, names)
-        again = self.run.attempt > self.first
+        if again := self.run.attempt > self.first:  # an uninstallation may have changed it since the last attempt
+            self.prolog = cache(partial(queries.task_prolog, self.door, self.prolog))
         env = allocation_part.attempt_environment(self.environ, self.whole, allocation, self.plan.mode, again=again)
         self.on = allocation.names
         where = "" if allocation.names == self.whole.names else allocation.nodelist
@@ -102,8 +103,8 @@ class Attempts:
             health = show(self.answers) if checks else barrier.conditions(self.answers)
             for name, why in queries.refused(self.door, run.nodes, run.parts).items() if run.groups else ():
                 health[name] = Health("node_problem", why)
-        if why := self._missing_variables():
-            return Action("fail", 1, why)
+        if self.answers and self.answers.none and self.preparation.tells:
+            return Action("fail", 1, "no node answered, so the program's tasks cannot get their ranks")
         if not self._choose_nodes(health):
             return Attempt("precheck", 1, health, self.launcher.told_to_end)
         if "fabric" in self.plan.prechecks:
@@ -152,12 +153,6 @@ class Attempts:
                 break
             answers = self.nodes.ask(question)
         return answers
-
-    def _missing_variables(self) -> str:
-        """Return why the tasks cannot get the variables that differ between them; empty if they can."""
-        if self.answers and self.answers.none and self.preparation.tells:
-            return "no node answered, so the program's tasks cannot get their ranks"
-        return ""
 
     def _launched(self, reason: str, health: Mapping[str, Health]) -> Attempt:
         """Copy the data, run the hooks and the program. If that fails and retries are set, check the nodes again."""

@@ -130,13 +130,13 @@ def refused(door: Slurm, names: tuple[str, ...], job_ids: tuple[int, ...]) -> di
     }
 
 
-def task_prolog(door: Slurm) -> str:
-    """Return slurm.conf's TaskProlog; empty without one, or if slurm.conf cannot be read."""
+def task_prolog(door: Slurm, before: Callable[[], str] = lambda: "") -> str:
+    """Return slurm.conf's TaskProlog; empty without one. If slurm.conf cannot be read, return what it was `before`."""
     try:
         return door.config().get("TaskProlog") or ""
     except SlurmError as error:
         say(f"could not read slurm.conf: {error}")
-        return ""
+        return before()
 
 
 def kill_wait(door: Slurm) -> float:

@@ -237,3 +237,20 @@ def test_the_version_before(site: Site) -> None:
     job.end()
     site.call("uninstall", "--apply")
     assert not settings.exists()
+
+
+@pytest.mark.full  # 20 s
+def test_a_restart_after_the_uninstallation(site: Site) -> None:
+    """Within its nodes: the tasks of the next attempt have their ranks, too."""
+    site.call("install", "--apply")
+    site.tell()
+    wait = "[ $SLURM_PLUGIN_ATTEMPT = 1 ] || { until [ -e gone ]; do sleep 0.1; done; exit 3; }"
+    command = f"sh -c 'echo attempt $SLURM_PLUGIN_ATTEMPT own $OWN rank $RANK; {wait}'"
+    job = jobs.submit(site.box, "gone", command=command, launch="task", retries=1, unconditional="yes")
+    job.until(lambda: job.log.count("attempt 0 own yes rank ") == 8, "the first attempt")
+    site.call("uninstall", "--apply")
+    site.etc.reconfigure()
+    (job.directory / "gone").touch()
+    assert job.end() == "COMPLETED", job.log
+    again = sorted(line for line in job.log.splitlines() if line.startswith("attempt 1"))
+    assert again == [f"attempt 1 own yes rank {rank}" for rank in range(8)]

@@ -1,12 +1,14 @@
 """What prevents the program of a run from starting, and how it is started."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records import stage_in
-from slurm_plugin.slurm import SlurmAwayError
+from slurm_plugin.records import site_settings, stage_in, token
+from slurm_plugin.records.grant import Grant, written
+from slurm_plugin.slurm import SlurmAwayError, SlurmError
 from slurm_plugin.slurm.calls import FIRST_PAUSE_S
 from slurm_plugin.supervisor.attempt import ASK_AGAIN_S
 from slurm_plugin.supervisor.decide import Action
@@ -41,6 +43,30 @@ def test_a_slurmd_that_is_starting_anew(srun: Path, monkeypatch: pytest.MonkeyPa
     for number in range(len(ASK_AGAIN_S)):
         (srun / f"broken{number}").touch()
     assert attempted(srun, FakeSlurm(RUNNING), plan("./a.out", mode="pytorch")).kind == "finish"
+
+
+def test_an_uninstallation_between_two_attempts(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next launch brings its own TaskProlog. A slurm.conf that cannot be read is taken to be the same as before."""
+    given = RUNNING._replace(restarts=0, comment=str(token.Token(2)), admin_comment=written("", Grant(2)))
+    ran, door = srun / "ran", FakeSlurm(given)
+    door.known_jobs[given.id] = given
+    start = (srun / "srun").read_text()
+    (srun / "srun").write_text(start.replace("*) echo", f'*) echo "$SLURM_TASK_PROLOG" >>{ran}; exit 3; echo'))
+    ours = dict(door.settings)
+
+    def config() -> dict[str, str]:
+        if (attempt := len(ran.read_text().splitlines()) if ran.exists() else 0) == 1:
+            raise SlurmError("away")
+        return {} if attempt else ours
+
+    monkeypatch.setattr(door, "config", config)
+    monkeypatch.setattr(site_settings, "deployed", lambda: True)
+    monkeypatch.setattr(site_settings, "site_root", lambda: "/etc/slurm/slurm_plugin")
+    monkeypatch.setattr(site_settings, "plugin_command", lambda: [sys.executable, "-P", "-m", "slurm_plugin"])
+    wanted = plan("./a.out", mode="pytorch", launch="task", retries=2, unconditional=True)
+    assert attempted(srun, door, wanted).kind == "fail"
+    own = f"{srun}/work/.slurm_plugin/{JOB}/task_prolog.sh"
+    assert ran.read_text().splitlines() == ["", "", own]
 
 
 def test_a_node_is_asked_again_when_slurm_is_back(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
