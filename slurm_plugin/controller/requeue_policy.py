@@ -140,8 +140,9 @@ def step(
 
     `nodes`: Slurm's records of the nodes in `nodes_of`. `excluded`: the names in the job's ExcNodeList. `pending_s`:
     seconds since the worker first saw the job pending. `settle_s`: the least `pending_s` before a start, which depends
-    on the release of Slurm. `queue`: the job's limits and Nice, None if Slurm did not answer. `policy`: the site's
-    settings. `now`: the time, with timezone UTC. `again`: a later run has ended, too, so this one is only counted.
+    on the release of Slurm. `queue`: the job's limits and Nice, and the nodes that it requires by name, which are never
+    excluded; None if Slurm did not answer. `policy`: the site's settings. `now`: the time, with timezone UTC. `again`:
+    a later run has ended, too, so this one is only counted.
     """
     if job is None or job.state in ENDED:
         return Drop("the job has ended")
@@ -186,13 +187,15 @@ def step(
         for name in grant.excluded
         if name not in faulty and name not in grant.kept and _is_in_service(nodes.get(name))
     }
+    required = nodelist.expand(queue.required) if queue.required else ()  # without one of these it would never start
+    stay = back.union(required)
     slow = [name for name, reason in faulty.items() if reason == SLOW]
     fresh = replace(
         grant,
         requeues=grant.requeues + (not grows),
         counted=run,
         # Slow nodes first: the grant keeps the last ones of a long list.
-        excluded=tuple(name for name in dict.fromkeys((*slow, *grant.excluded, *faulty)) if name not in back),
+        excluded=tuple(name for name in dict.fromkeys((*slow, *grant.excluded, *faulty)) if name not in stay),
         kept=tuple(dict.fromkeys((*grant.kept, *(name for name, reason in faulty.items() if reason == OWN_CHECK)))),
         last=why,
     )
@@ -204,7 +207,7 @@ def step(
         fresh, fields = queue_limits.with_deadline(fresh, queue, 0 if grows else wait_s, now)  # a growth is no fault
         fresh, nice = _nice(fresh, queue, job, policy.nice if by_root else 0)
         fields |= nice
-    left_out = tuple(name for name in dict.fromkeys((*excluded, *faulty)) if name not in back)
+    left_out = tuple(name for name in dict.fromkeys((*excluded, *faulty)) if name not in stay)
     return Count(fresh, left_out, fields | tasks)
 
 

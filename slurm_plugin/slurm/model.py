@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a hook needs no `datetime` if all checks pass
 UNKNOWN: Final = "UNKNOWN"
 HOOK_COMMANDS: Final = ("scontrol", "squeue", "scancel")  # the commands of Slurm that hooks run
 BACKEND: Final = "SLURM_PLUGIN_BACKEND"  # the variable that chooses the back end
+Steps = Literal["steps", "batch", "all"]
 
 # Base job states after which a job never runs again (slurm.h, enum job_states).
 ENDED: Final = frozenset({
@@ -107,7 +108,9 @@ class Listed(namedtuple("Listed", "job name nodes gpus elapsed_s limit_s directo
     directory: str  # the working directory; "" if unknown
 
 
-class Queueing(namedtuple("Queueing", "time_limit_s time_min_s deadline nice name", defaults=(None, 0, None, 0, ""))):
+class Queueing(
+    namedtuple("Queueing", "time_limit_s time_min_s deadline nice name required", defaults=(None, 0, None, 0, "", ""))
+):
     """The limits on a job's wait in the queue."""
 
     __slots__ = ()
@@ -116,6 +119,7 @@ class Queueing(namedtuple("Queueing", "time_limit_s time_min_s deadline nice nam
     deadline: "datetime | None"
     nice: int
     name: str  # the name of an array task, such as 4_2; empty for other jobs
+    required: str  # sbatch --nodelist: a node list expression
 
 
 class Request(
@@ -196,9 +200,6 @@ class Forecast(namedtuple("Forecast", "start_time nodes partition refused", defa
     nodes: str  # a node list expression
     partition: str
     refused: str
-
-
-Steps = Literal["steps", "batch", "all"]
 
 
 class Slurm(Protocol):

@@ -18,7 +18,7 @@ PLAIN: Final = (
     "JobID", "UserName", "Partition", "State", "NodeList", "RestartCnt", "exit_code", "SubmitTime", "StartTime",
     "EndTime", "ExcNodes",
 )  # fmt: skip
-QUEUEING: Final = "JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ArrayJobID:0|,ArrayTaskID:0"
+QUEUEING: Final = "JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ReqNodes:0|,ArrayJobID:0|,ArrayTaskID:0"
 OUTPUT: Final = ("JobID", "STDOUT", "ArrayJobID", "ArrayTaskID", "UserName", "Name")
 ERRORS: Final = ("JobID", "STDERR", *OUTPUT[2:])  # as OUTPUT
 MEMBERS: Final = "JobID:0|,ArrayJobID:0|,ArrayTaskID:0|,HetJobID:0|,HetJobOffset:0"
@@ -134,9 +134,11 @@ def states(text: str) -> dict[int, str]:
 def queueing(text: str) -> dict[int, Queueing]:
     """Return job id -> the limits on its wait, from the answer to QUEUEING. Raise SlurmError for a malformed line."""
     found: dict[int, Queueing] = {}
-    for number, limit, least, deadline, nice, array, task in _lines(text, 7, lambda row: (row[0], row[4].lstrip("-"))):
+    for row in _lines(text, 8, lambda row: (row[0], row[4].lstrip("-"))):
+        number, limit, least, deadline, nice, required, array, task = row
         name = f"{array}_{task}" if task.isdigit() else ""
-        found[int(number)] = Queueing(seconds(limit), seconds(least) or 0, utc(deadline), int(nice), name)
+        times = seconds(limit), seconds(least) or 0, utc(deadline)
+        found[int(number)] = Queueing(*times, int(nice), name, required)
     return found
 
 

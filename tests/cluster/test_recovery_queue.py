@@ -45,6 +45,20 @@ def test_jobs_that_wait_too_long_end(cluster: Sandbox) -> None:
         assert "it waited too long in the queue after a restart (queue_timeout)" in json.loads(said)["lines"][0]
 
 
+@pytest.mark.full  # 15 s
+def test_a_job_that_requires_a_node_waits_for_it(cluster: Sandbox) -> None:
+    """The node is drained, but not excluded: the job starts when it is back."""
+    job = first_run(cluster, "required", nodelist="n2")
+    cluster.break_node("n2", "gpu-missing")
+    job.until(lambda: job.state == "PENDING" and "ReqNodeNotAvail" in job.show("r")[0], "the wait")
+    said = json.loads(cluster.run(["slurm-plugin", "why", "--json", str(job.id)]).stdout)
+    assert any(line.startswith("n2 is out: gpu-check: ") for line in said["lines"]), said
+    (job.directory / "done.1").touch()
+    cluster.heal_node("n2", resume=True)
+    assert job.end() == "COMPLETED"
+    assert (job.grant.requeues, "n2" in job.nodes) == (1, True)
+
+
 @pytest.mark.full  # 10 s
 def test_why_of_a_job_that_waits_after_its_restart(cluster: Sandbox) -> None:
     """`why` says until when it may wait, and how an administrator removes that limit."""

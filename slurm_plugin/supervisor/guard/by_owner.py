@@ -12,6 +12,7 @@ seconds must lie between: a node of the first run still holds the revoked creden
 import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, nodelist
@@ -71,10 +72,13 @@ def requeue(door: Slurm, job_id: int, restart: int, leave_out: Iterable[str], ta
 
 def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s: int) -> None:
     """Change the nodes, the tasks and the start of a requeued job. What Slurm refuses is left as it is."""
-    try:
+    excluded: list[str] = []
+    with suppress(HostfileError):
         excluded = nodelist.expand(job.excluded) if job.excluded else []
-    except HostfileError:
-        excluded = []
+        required = _required(door, job.id)
+        if kept := required.intersection(leave_out):
+            say(f"the job asks for {nodelist.fold(sorted(kept))} by name (nodelist), so it gets no other node instead")
+        leave_out = [name for name in leave_out if name not in required]
     names = nodelist.fold(list(dict.fromkeys([*excluded, *leave_out])))
     without = {"ExcNodeList": names} if names else {}
     fewest = {"NumTasks": str(tasks)} if tasks else {}
@@ -86,6 +90,15 @@ def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s:
         else:
             say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it sooner")
             return
+
+
+def _required(door: Slurm, job_id: int) -> frozenset[str]:
+    """Return the nodes that a job requires by name; none if Slurm does not say. Without them it would never start."""
+    try:
+        found = door.queueing([job_id]).get(job_id)
+    except SlurmError:
+        found = None
+    return frozenset(nodelist.expand(found.required)) if found and found.required else frozenset()
 
 
 def close_budget(door: Slurm, job: Job) -> None:

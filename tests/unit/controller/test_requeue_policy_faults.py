@@ -3,6 +3,7 @@
 from slurm_plugin.controller.queue_limits import Policy
 from slurm_plugin.controller.requeue_policy import Count, ends_reservation, faults, step
 from slurm_plugin.records.grant import Grant
+from slurm_plugin.slurm import Queueing
 from tests import fakes
 from tests.unit.controller.requeued import BAD, ENDED_RUN, FINE, NODES, NOT_OURS, SETTLE_S, given_job
 
@@ -72,6 +73,15 @@ def test_a_node_is_left_out_for_as_long_as_it_is_out() -> None:
     unknown = step(ENDED_RUN, given_job(grant=out), NODES, ("n5", "n6"), 9, settle_s=SETTLE_S)
     assert isinstance(unknown, Count)
     assert unknown.excluded == ("n5", "n6", "n2")
+
+
+def test_a_node_that_the_job_requires_is_never_left_out() -> None:
+    """Slurm would never start the job, not even when the node is back. A drain keeps the job away until then."""
+    job, required = given_job(comment="[sp1;retries=3;run=0;x=0]"), Queueing(required="n[1-3]")
+    found = step(ENDED_RUN, job, NODES, ("n8",), 9, settle_s=SETTLE_S, queue=required)
+    assert isinstance(found, Count)
+    assert (found.grant.excluded, found.excluded) == ((), ("n8",))
+    assert "n2: gpu-check: 3 of 4 GPUs" in found.grant.last
 
 
 def test_what_failed_a_jobs_own_check_stays_out() -> None:

@@ -11,14 +11,15 @@ from tests.unit.slurm.fake_commands import Bin
 
 def test_queueing(commands: Bin) -> None:
     """One squeue has the limits of several jobs in seconds; UNLIMITED and no deadline are None."""
-    commands.recorded("squeue", "7|1-00:00:00|0:00|N/A|0|7|N/A\n8|UNLIMITED|10:00|2026-03-01T09:30:00|-100|8|2\n")
+    rows = "7|1-00:00:00|0:00|N/A|0||7|N/A\n8|UNLIMITED|10:00|2026-03-01T09:30:00|-100|n[1-2]|8|2\n"
+    commands.recorded("squeue", rows)
     assert commands.door().queueing([7, 8, 10]) == {
         7: Queueing(86400, 0, None, 0),
-        8: Queueing(None, 600, datetime(2026, 3, 1, 9, 30, tzinfo=UTC), -100, "8_2"),
+        8: Queueing(None, 600, datetime(2026, 3, 1, 9, 30, tzinfo=UTC), -100, "8_2", "n[1-2]"),
     }
     assert "--jobs=7,8,10" in commands.read("argv").split("\0")
     assert (
-        "SQUEUE_FORMAT2=JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ArrayJobID:0|,ArrayTaskID:0"
+        "SQUEUE_FORMAT2=JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ReqNodes:0|,ArrayJobID:0|,ArrayTaskID:0"
         in commands.read("env").split("\0")
     )
     assert commands.door().queueing([]) == {}
@@ -27,10 +28,10 @@ def test_queueing(commands: Bin) -> None:
 def test_queueing_that_is_no_answer(commands: Bin) -> None:
     """A cut or foreign line is an error."""
     for said in (
-        "7|1:00|0:00|N/A|0|7|N/A",
-        "x|1:00|0:00|N/A|0|7|N/A\n",
-        "7|1:00|0:00|N/A||7|N/A\n",
-        "7|1:00|N/A|0|7|N/A\n",
+        "7|1:00|0:00|N/A|0||7|N/A",
+        "x|1:00|0:00|N/A|0||7|N/A\n",
+        "7|1:00|0:00|N/A|||7|N/A\n",
+        "7|1:00|0:00|N/A|0|7|N/A\n",
     ):
         commands.recorded("squeue", said)
         with pytest.raises(SlurmError, match="in place of a job"):
@@ -176,7 +177,7 @@ def test_a_change_of_an_arrays_task_is_for_that_task_alone(
     """An array task is changed by its name, as the id of the last task means the whole array."""
     door = commands.door()
     if known == "asked for":
-        commands.recorded("squeue", "4|1:00|0:00|N/A|0|4|2\n")
+        commands.recorded("squeue", "4|1:00|0:00|N/A|0||4|2\n")
         door.queueing([4])
     elif known == "whether it may be requeued":
         commands.recorded("squeue", "4|1|1|4|2\n")

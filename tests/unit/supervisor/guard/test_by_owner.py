@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.records import grant
-from slurm_plugin.slurm import SlurmError
+from slurm_plugin.slurm import Queueing, SlurmError
 from slurm_plugin.supervisor.guard import by_owner
 from tests.fakes import FakeSlurm, job
 
@@ -62,6 +62,15 @@ def test_the_requeue(epilog: str, wait_s: int) -> None:
     fields = {"ExcNodeList": "n[5,2]", "NumTasks": "4", "StartTime": f"now+{wait_s}"}
     assert door.changes == [("requeue", 7), ("update_job", 7, fields)]
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_the_requeue_of_a_job_that_requires_a_node(capsys: pytest.CaptureFixture[str]) -> None:
+    """Slurm would never start it without that node."""
+    door = settings()
+    door.queues[7] = Queueing(required="n[1-2]")
+    by_owner.requeue(door, 7, door.job(7).restarts, ["n2", "n3"])
+    assert door.changes[-1] == ("update_job", 7, {"ExcNodeList": "n[5,3]", "StartTime": "now+5"})
+    assert "asks for n2 by name (nodelist), so it gets no other node instead" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("state", "changed"), [("COMPLETING", True), ("PENDING", True), ("RUNNING", False)])
