@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -72,7 +73,7 @@ def test_failures(
     group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each gets its class, whose it is, the rank and node that began it, the verdict on the node and the evidence."""
-    group_name = f"slurm_plugin-{os.getpid()}"
+    group_name = f"slurm_plugin-{os.getpid()}-{time.time_ns()}"  # each try has its own lines of the kernel
     with little_memory(group_name) as processes:
         programs = tuple(each for each in getattr(cases, group) if processes or cases.JOIN not in each.fault)
         runs, signatures = run(programs, tmp_path, processes), library.load()
