@@ -113,6 +113,11 @@ def _utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
+def has_saved(lines: Sequence[Mapping[str, Any]], restart: int) -> bool:
+    """Return whether an attempt of run `restart` left a new checkpoint."""
+    return any(line.get("restart") == restart and line.get("progress") for line in lines)
+
+
 def in_a_row(lines: Sequence[Mapping[str, Any]]) -> int:
     """Count the restarts without a faulty node since the last progress, up to IN_A_ROW + 1."""
     count = 0

@@ -9,7 +9,7 @@
 | did not pass the checks, or failed | some failed | no | fail: 1, or the program's own code |
 | did not pass the checks, or failed | some failed, enough are left | yes | again on those that are left |
 | did not pass the checks, or failed | some failed, too few are left | yes | requeue without them |
-| ran into its time limit, with a new checkpoint | | yes | requeue, to go on |
+| ran into its time limit, with a new checkpoint of this run | | yes | requeue, to go on |
 | ran into its time limit, its checkpoints cannot all be read | | yes, not the 4th in a row | requeue, to go on |
 | ran into its time limit | | | fail |
 | was ended to run on more nodes | | | requeue |
@@ -70,6 +70,7 @@ class Attempt:
     cause: Cause = "itself"
     progress: bool | None = False  # whether it left a new checkpoint; None: unknown
     in_a_row: int = 0  # restarts without progress right before this attempt
+    earlier: bool = False  # whether an earlier attempt of this run left a new checkpoint
     saved: bool = False  # a trial that was told to save or to end, and ended with 0: it is not completed
     missing: str = ""  # the file that was not found, for code 127, if it is known
 
@@ -133,7 +134,7 @@ def _with_faults(attempt: Attempt, left: int, wish: Wish, bad: Mapping[str, Heal
 
 def _without_faults(attempt: Attempt, left: int, wish: Wish) -> Action:
     what, code = _what(attempt), _code(attempt)
-    if attempt.cause == "time" and attempt.progress is False:
+    if attempt.cause == "time" and attempt.progress is False and not attempt.earlier:
         return Action("fail", code, f"{what}, and it left no new checkpoint to go on from")
     if attempt.cause in ("itself", "memory") and not wish.unconditional:
         return Action("fail", code, f"{what}; its nodes are fine")

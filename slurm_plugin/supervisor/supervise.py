@@ -160,7 +160,9 @@ class Supervisor:
             if found.kind != "finish":
                 self._record(Attempt("precheck", found.code, {}), found, started, found.kind)
             return found
-        attempt = replace(found, in_a_row=attempt_record.in_a_row(self._history()))
+        lines = self._history()
+        earlier = attempt_record.has_saved(lines, self.run.restart)
+        attempt = replace(found, in_a_row=attempt_record.in_a_row(lines), earlier=earlier)
         action = decide(attempt, 1, self.wish)
         if action.kind in ("again", "requeue"):  # only for these ask Slurm for the restarts: it may not answer
             left, nodes = self._restarts_left(attempt.nodes)

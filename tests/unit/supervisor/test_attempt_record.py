@@ -57,6 +57,12 @@ def test_they_are_no_failures_in_a_row(srun: Path) -> None:
     assert attempt_record.in_a_row(of_run(srun, 2)._history()) == 2
 
 
+def test_what_a_run_has_saved() -> None:
+    """An attempt of another run counts for nothing."""
+    lines = [{"restart": 0, "progress": True}, {"restart": 1, "progress": None}, {"restart": 2, "progress": True}, {}]
+    assert [attempt_record.has_saved(lines, restart) for restart in range(4)] == [True, False, True, False]
+
+
 def test_numbers(srun: Path) -> None:
     """A run without a script also has a number, after the attempts of the earlier run."""
     path = job_directory.directory(srun / "work", JOB) / "turn"

@@ -109,6 +109,10 @@ TABLE = {
         Attempt("program", 1, ALL_FINE, cause="time"), 3, SPARE,
         Action("fail", 1, "the program ran into its time limit, and it left no new checkpoint to go on from"),
     ),
+    "out of time, without a checkpoint since the last restart in place": (
+        Attempt("program", 1, ALL_FINE, cause="time", earlier=True), 3, SPARE,
+        Action("requeue", 1, "the program ran into its time limit"),
+    ),
     "out of time, nobody can read its checkpoints": (
         Attempt("program", 1, ALL_FINE, cause="time", progress=None, in_a_row=2), 3, SPARE,
         Action("requeue", 1, "the program ran into its time limit"),
