@@ -184,7 +184,7 @@ def test_plain_sbatch_says_that_lines_of_ours_are_not_read(cluster: Sandbox, dir
     (directory / "below.sh").write_text("#!/bin/sh\ntrue\n#PLUGIN retries=1\n")
     told, below = real(cluster, ["sbatch -H features.sh", "sbatch -H below.sh"])
     assert (told[0], below[0], below[2]) == (0, 0, "")
-    assert "sbatch does not read #PLUGIN lines, so this job has no features" in told[2]
+    assert "this job has no features: a #PLUGIN line of its script was not read" in told[2]
     ((code, _, err),) = ours(cluster, ["sbatch -H features.sh"])
     assert (code, err) == (0, "")
 

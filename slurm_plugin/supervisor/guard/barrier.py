@@ -130,6 +130,11 @@ def answer(request: Request, number: int) -> None:
             more[NOTE] += f"; the tasks get {request.interface}={own}, unless it is set"
         elif own:
             more[NOTE] += f"; set {request.interface}={own} in `env`"
+    if request.interface and (first := nodelist.expand(request.hosts)[0]) != node:
+        try:
+            network.own_address(first)
+        except HostfileError as error:  # rank 0 listens there
+            more[NOTE] = "; ".join(filter(None, (more.get(NOTE), str(error))))
     if request.devices:
         try:
             more[DEVICES] = network.device_line(node, os.environ, alone=nodelist.expand(request.hosts) == [node])

@@ -53,7 +53,7 @@ def wait(
     end, waits = clock() + deadline_s, False
     while True:
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
             return text, parse(text, uneven=uneven)
         except FileNotFoundError:
             seen = "there is no such file"

@@ -185,7 +185,7 @@ def test_lines_that_sbatch_does_not_read(line: str, told: bool, lua: Lua) -> Non
     """Print a warning for each line that names a feature, also a misspelt one, but not for prose or later lines."""
     script = f"#!/bin/sh\n\n#SBATCH -N2\n{line}\nhostname\n"
     lines = lua("slurm_job_submit({script = io.read('*a')}, {}, 1000)", script.encode())
-    says = "told: slurm_plugin: sbatch does not read #PLUGIN lines"
+    says = "told: slurm_plugin: this job has no features: a #PLUGIN line of its script was not read"
     assert [each.startswith(says) for each in lines] == [True] * told
 
 

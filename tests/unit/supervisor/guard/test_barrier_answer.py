@@ -105,6 +105,16 @@ def test_a_name_that_no_other_node_can_reach(
     assert len(asked) == 1
 
 
+def test_a_first_node_whose_name_is_unknown(
+    request_: Request, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 listens there. The node itself need not look for it."""
+    monkeypatch.setattr(network, "loopback", lambda _hosts: "")
+    request = replace(request_, check=False, hosts="n2.invalid,n1", interface="GLOO_SOCKET_IFNAME")
+    assert str(raw(request, capsys)["note"]).startswith("n2.invalid has no address here (")
+    assert not raw(replace(request, hosts="n1,n2.invalid"), capsys).get("note")
+
+
 def test_gpus_of_a_step_without_any(
     request_: Request, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

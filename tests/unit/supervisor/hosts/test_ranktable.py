@@ -71,6 +71,8 @@ def test_a_table_that_is_there(tmp_path: Path) -> None:
     path.write_text(TEXT)
     clock = Clock()
     assert wait(path, clock=clock, sleep=clock.sleep) == (TEXT, parse(TEXT))
+    path.write_text(TEXT, encoding="utf-8-sig")  # as editors on Windows write it
+    assert wait(path, clock=clock, sleep=clock.sleep) == (TEXT, parse(TEXT))
     assert clock.now == 100.0
 
 
