@@ -44,6 +44,9 @@ def test_an_example_alone_leads_to_its_class(tmp_path: Path) -> None:
         (f"1: {COPY}srun: error: n2: task 1: Killed\n", "unknown", (1,)),  # a signal has another reason
         (f"KeyError: 'tokens'\n{COPY}", "user_code", ()),  # an exact line says more
         (f"{COPY}training complete, 0 errors\n", "none", ()),
+        ("error: 0, failed: 0, Killed: 0, retrying\n" * 2, "none", ()),  # a count, or a measure, is no error
+        ("12:00:00 INFO Error: 0.25\n", "none", ()),
+        ("error: 13\n", "user_code", ()),
     ],
 )
 def test_what_may_follow(text: str, failure: str, ranks: tuple[int, ...], tmp_path: Path) -> None:
