@@ -1,9 +1,11 @@
-"""Remove leftovers of jobs from a node: files of the jobs' users, and directories of runs that had no epilog.
+"""Remove leftovers of jobs from a node: files and processes of their users, and directories of runs without an epilog.
 
 After a user's last job on the node, the epilog removes the user's files from the site's `clean` directories (/dev/shm),
 except those that the user's processes use: a login or a service outside Slurm may be on the node.
 One child process finds the files and another removes them, each under a deadline (slurm_plugin.node.child_work), so
 that a hung file system does not block the epilog. The epilog queries Slurm only if there are files to remove.
+
+Where Slurm has no cgroups, a job can leave processes on the node. The prolog ends those on the GPUs of its job.
 
 A run has no epilog if slurmd or the node died. The periodic check removes the directory of such a run.
 """
@@ -11,8 +13,9 @@ A run has no epilog if slurmd or the node died. The periodic check removes the d
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import EMFILE, EPERM
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm import Job, Slurm
 
 LOOK_S, REMOVE_S = 2.0, 10.0
+END_S = 2.0  # from SIGKILL to the end of a process that the kernel can end
 OLD_S = 3600.0  # minimum age of a run's directory before a query to Slurm, and minimum time between two queries
 # Lower user ids belong to root and system accounts (login.defs: SYS_UID_MAX). Their files are never removed.
 FIRST_USER = 1000
@@ -93,6 +97,65 @@ def has_no_other_job(uid: int, job_id: int, node: str, door: Callable[[], Slurm]
         return False
     others = set(states.values()) - ENDED - {"PENDING"}
     return not others or (others == {"COMPLETING"} and uid not in users_of_processes())
+
+
+def end_processes(
+    site: Mapping[str, Any], pids: Sequence[int], job_id: int, node: str, door: Callable[[], Slurm]
+) -> bool | None:
+    """End those of these processes that ended jobs left here. Return whether there were any.
+
+    Return None if one may belong to a job: none of Slurm's cgroups names its job, and its user has another job on the
+    node than `job_id`, or Slurm does not answer. This ends none of them.
+    """
+    state = site["prechecks"]["state"]
+    users_from = site["prechecks"].get("processes", {}).get("users_from", FIRST_USER)
+    handles: dict[int, int] = {}
+    for pid in pids:
+        with suppress(OSError):  # it has ended
+            handles[pid] = os.pidfd_open(pid)  # before the look: the number may soon be another process's
+    try:
+        look = child_work.run(state, f"processes {pids}", lambda: _left_by_jobs(users_from), LOOK_S)
+        left = [each for each in look[0] or () if each[0] in handles]
+        if any(_has_job(uid, job_id, node, door) for uid in sorted({uid for _, uid, job in left if not job})):
+            return None
+        for pid, uid, job in left:
+            signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
+            syslog.syslog(f"ended process {pid} of uid {uid}: it was left{f' by job {job}' if job else ''} on a GPU")
+        _wait_for([handles[pid] for pid, _, _ in left])
+        return bool(left)
+    finally:
+        for fd in handles.values():
+            os.close(fd)
+
+
+def _left_by_jobs(users_from: int) -> list[tuple[int, int, str]]:
+    """Return pid, user and job of each process that an ended job left here. Without cgroups the job is unknown."""
+    from prechecks.checks.processes import current  # noqa: PLC0415 - most prologs end nothing
+
+    return [(each.pid, each.uid, each.job) for each in current(users_from)]
+
+
+def _has_job(uid: int, job_id: int, node: str, door: Callable[[], Slurm]) -> bool:
+    """Return whether a user has another job than `job_id` on the node; True if Slurm does not answer."""
+    from slurm_plugin.errors import SlurmPluginError  # noqa: PLC0415 - as above
+    from slurm_plugin.slurm import ENDED  # noqa: PLC0415
+
+    try:
+        states = door().jobs_of(uid, node)
+    except SlurmPluginError as error:
+        syslog.syslog(syslog.LOG_WARNING, f"kept the processes of uid {uid}: {error.one_line}")
+        return True
+    return any(each != job_id and state not in ENDED and state != "PENDING" for each, state in states.items())
+
+
+def _wait_for(handles: Sequence[int]) -> None:
+    """Wait until these processes have ended, at most END_S."""
+    from select import select  # noqa: PLC0415 - as above
+
+    end, running = time.monotonic() + END_S, list(handles)
+    while running and (left_s := end - time.monotonic()) > 0:
+        ended = select(running, (), (), left_s)[0]
+        running = [fd for fd in running if fd not in ended]
 
 
 def users_of_processes() -> set[int]:

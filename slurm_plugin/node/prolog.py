@@ -17,6 +17,8 @@ TYPE_CHECKING = False  # as in prechecks: `typing` costs every node 3 ms
 if TYPE_CHECKING:
     from typing import Any
 
+GPU_PROCESSES = "gpu-processes"
+
 
 def main() -> int:
     """Check the node. If the job may start, make its user's directory for copies of data."""
@@ -68,7 +70,7 @@ def _check(site: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     if items == []:
         return 0
     context = _context(request, site, environ)
-    verdicts = prechecks.run(context, settings, items=items)
+    verdicts = _without_leftovers(prechecks.run(context, settings, items=items), context, site, job_id)
     report = prechecks.Report(context.node, job_id, context.hook, time.time(), verdicts)
     try:
         node_directory.write(run_directory, directory, node_directory.CONTEXT, _context_file(context), gid=gid)
@@ -90,6 +92,32 @@ def _check(site: Mapping[str, Any], environ: Mapping[str, str]) -> int:
         return 0
     leader = int(environ.get("SLURM_HET_JOB_ID") or job_id)  # end all components of a heterogeneous job
     return 0 if job_end.end_job(door, leader, context.node, reason) else hook.NODE_IS_BAD  # Slurm requeues the job
+
+
+def _without_leftovers(
+    verdicts: tuple[prechecks.Verdict, ...], context: prechecks.Context, site: Mapping[str, Any], job_id: int
+) -> tuple[prechecks.Verdict, ...]:
+    """End the processes that ended jobs left on the job's GPUs, and check these again: a user is no fault of the node.
+
+    What SIGKILL does not end is one. A process that may belong to another job keeps this one away.
+    """
+    bad = next((each for each in verdicts if each.item == GPU_PROCESSES and each.failed), None)
+    if bad is None or bad.problem != prechecks.NODE_PROBLEM or site["dry_run"]:
+        return verdicts
+    from slurm_plugin.node import cleanup  # noqa: PLC0415 - a passing prolog ends nothing
+    from slurm_plugin.slurm import connect  # noqa: PLC0415
+
+    words = (each.partition(" ")[0] for each in str(bad.value).split(", "))  # as the check writes them: pid and name
+    pids = [int(word) for word in words if word.isdecimal()]
+    slurm_bin = site["slurm_bin"]
+    done = cleanup.end_processes(site, pids, job_id, context.node, lambda: connect(slurm_bin, deadline_s=5.0))
+    if done is None:
+        now = bad._replace(problem=prechecks.JOB_PROBLEM)
+    elif done:
+        (now,) = prechecks.run(context, site["prechecks"], items=[GPU_PROCESSES])
+    else:
+        return verdicts
+    return tuple(now if each is bad else each for each in verdicts)
 
 
 def _context(request: token.Token, site: Mapping[str, Any], environ: Mapping[str, str]) -> prechecks.Context:
