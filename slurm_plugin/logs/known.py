@@ -38,6 +38,11 @@ _ENDED_BY: Final[Mapping[str, str]] = {  # what else a SIGTERM of the supervisor
     "nodes": "slurm_plugin ended the program, because its nodes were lost or drained",
     "time": "slurm_plugin ended the program before its time limit",
 }
+# POSIX, 2.8.2 Exit Status for Commands.
+_SHELLS_CODES: Final[Mapping[int | None, tuple[str, str]]] = {
+    126: ("permission", "its command cannot be executed"),
+    127: ("missing_file", "its command was not found"),
+}
 _LAUNCH_FAILED: Final = re.compile("launch.?fail", re.IGNORECASE)  # Slurm's reason of a job whose prolog failed
 # Causes that a fault of a node explains if no line settles them. Weak ones are explained by every fault.
 _EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
@@ -142,6 +147,10 @@ def _by_codes(cause: Cause, known: Known) -> Cause:
     said = "; ".join([*(f"rank {rank} ended with {ends[rank]}" for rank in sorted(ends)[:4])] or [_failed_with(known)])
     if {*ends.values(), -signal_of(known.code)} & CRASHES:
         return Cause("segfault", "user", "likely", None, ranks, where, beside=said)
+    codes: list[int | None] = [*{*ends.values()}] or [known.code]
+    if len(codes) == 1 and (meant := _SHELLS_CODES.get(codes[0])):
+        failure, words = meant
+        return Cause(failure, "user", "likely", None, ranks, where, beside=f"{said}, which means to a shell: {words}")
     return Cause("unknown", "unknown", "unknown", None, ranks, where, beside=said)
 
 

@@ -47,6 +47,9 @@ TERMINATED = of("cancelled")  # torchrun's `got signal: 15`
         (RAISED, Known(code=1, ended={2: 1}), "user_code", ("n2",)),
         # A failure that the log does not mention.
         (NOTHING, Known(code=1), "unknown", ()),
+        (NOTHING, Known(code=127), "missing_file", ()),
+        (NOTHING, Known(ended={0: 0, 2: 126}, nodes=NODES, code=1), "permission", ("n2",)),
+        (NOTHING, Known(ended={1: 127, 2: 1}, code=127), "unknown", ()),
         (NOTHING, Known(code=139), "segfault", ()),
         (NOTHING, Known(code=-11), "segfault", ()),
         (NOTHING, Known(state="FAILED"), "unknown", ()),
