@@ -28,6 +28,14 @@ BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 TRAIN = """bash -c 'echo "$(hostname): rank $RANK, attempt $SLURM_PLUGIN_ATTEMPT"
 [ $SLURM_PLUGIN_ATTEMPT = 0 ] || exit 0
 while [ -c /dev/fakegpu3 ]; do sleep 0.1; done; exit 5'"""
+REPLACES = """function slurm_job_submit(job, partitions, uid)
+  job.comment = "replaced"
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job, record, partitions, uid)
+  return slurm.SUCCESS
+end
+"""
 # The examples that need only what this machine has: a smaller size, and a program that tells its rank. Then the ranks.
 FEWER = {"nodes": 2, "accelerators": {"gpu": 2}, "cpus": 1, "time": "5m"}
 TWO_GROUPS = [{"nodes": 1}, {"nodes": 2, "accelerators": {"gpu": 2}}]
@@ -146,6 +154,25 @@ def test_a_lost_gpu(alice: Sandbox) -> None:
     assert "n1" not in job.nodes
     assert job.wait_s < jobs.OWN_WAIT_S
     assert alice.states()["n1"] == "idle"  # a user drains no node
+
+
+@pytest.mark.full  # 20 s
+def test_beside_a_sites_own_job_submit(alice: Sandbox, tmp_path: Path) -> None:
+    """It replaces each job's comment, which had the request: the restarts of the spec count all the same."""
+    etc = Etc(alice, tmp_path / "etc")
+    (alice.directory / "etc/slurm/job_submit.lua").write_text(REPLACES)
+    etc.settings(JobSubmitPlugins="lua")
+    etc.restart()
+    try:
+        job = submit(alice, "alone-lua", retries=1, command=TRAIN)
+        job.until(lambda: job.log.count("attempt 0") == 3, "both ranks run")
+        assert job.fields["Comment"] == "replaced"
+        alice.break_node("n1", "gpu-missing")
+        assert job.end() == "COMPLETED", job.log
+    finally:
+        etc.put_back()
+    assert [line["action"] for line in job.attempts] == ["requeue", "finish"]
+    assert job.fields["ExcNodeList"] == "n1"
 
 
 @pytest.mark.full  # 25 s
