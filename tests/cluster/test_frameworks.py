@@ -24,6 +24,13 @@ while os.environ["RANK"] == "3":
         os.kill(os.getpid(), 9) if sys.argv[-1] == "killed" else os._exit(int(sys.argv[-1]))
 time.sleep(6000)
 """
+# What rank 2 does -> the class of the failure, and its line of evidence.
+RAISES = {
+    "key": ('{}["tokens"]', "user_code", "KeyError: 'tokens'"),
+    "import": ("import nothere_xyz", "import_env", "No module named 'nothere_xyz'"),
+    "file": ('open("/data/nothere.bin")', "missing_file", "/data/nothere.bin"),
+    "memory": ("bytearray(1 << 60)", "host_oom", "MemoryError"),
+}
 MODEL = """
 import json, os, sys
 import tensorflow as tf
@@ -164,6 +171,20 @@ def test_a_rank_that_fails_ends_the_job_with_its_code(
     assert [(job.directory / f"started{rank}").read_text() for rank in range(4)] == ["n1", "n1", "n2", "n2"]
     for node in ("n1", "n2"):
         assert cluster.run(["pgrep", "-u", "alice", "-f", "ds-fail"], node=node, check=False).stdout == ""
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_what_is_said_of_an_error_under_deepspeed(cluster: Sandbox, consumers: Consumers, start: str) -> None:
+    """The exception of one rank of four is the likely cause, and no line of DeepSpeed's launchers."""
+    found = {}
+    for name, (line, *_) in RAISES.items():
+        text = f"import os, time\nif os.environ['RANK'] == '2':\n    {line}\ntime.sleep(6000)\n"
+        job = deepspeed(cluster, consumers, start, program(cluster, f"ds-{name}.py", text), f"ds-{name}")
+        assert job.end() == "FAILED", job.log
+        said = json.loads(cluster.run(["slurm-plugin", "diagnose", "--json", str(job.id)], check=False).stdout)
+        found[name] = (said["class"], said["evidence"]["text"] if said["evidence"] else "")
+    assert {name: kind for name, (kind, _) in found.items()} == {name: kind for name, (_, kind, _) in RAISES.items()}
+    assert all(text in found[name][1] for name, (_, _, text) in RAISES.items()), found
 
 
 @pytest.mark.parametrize("start", STARTS)
