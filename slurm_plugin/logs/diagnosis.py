@@ -72,7 +72,7 @@ def of_files(
     ends: dict[int, endings.Ended] = {}
     said: dict[int, Source] = {}  # the log that says so
     files: dict[str, LogFile] = {}
-    unread, stopped = [], Counter[str]()
+    unread, stopped, failed = [], Counter[str](), set[str]()
     dumps = {
         rank: path for path in paths if isinstance(path, Path) and (rank := flight_recorder.rank_of(path)) is not None
     }
@@ -90,6 +90,7 @@ def of_files(
                 ends |= (new := endings.read(text, by_node=known.by_node))
                 said |= dict.fromkeys(new, file.source)
                 stopped[file.source.node] += endings.stopped(text)
+                failed |= endings.failed_nodes(text) if known.by_node else set()
     _scan_errors(files.values(), scanner, limit, told)
     sources = [each.source for each in files.values()]
     hosts = {*known.nodes.values(), *known.faults}
@@ -114,6 +115,7 @@ def of_files(
     judged = judge.cause(events, ends, nodes, heard, stopped)
     judged = aftermath.explained(judged, files, signatures, events, ends, failed=bool(known.code))
     cause = _with_kernels(weighed(judged, known, nodes), known.kernel, signatures, ends, nodes)
+    cause = _on_node(cause, [_node(each, hosts) for each in failed])
     place = None
     if dumps and (cause.failure != "none" or not files) and (finding := _of_dumps(dumps, scanner.deadline)):
         cause = recorded(cause, finding.failure, finding.ranks, finding.said, nodes)
@@ -134,6 +136,12 @@ def _node(host: str, nodes: Collection[str]) -> str:
     """Return Slurm's name of a host that a log calls `n2.example.org`, or the host if Slurm has no such node."""
     short = host.partition(".")[0]
     return short if short in nodes and host not in nodes else host
+
+
+def _on_node(cause: judge.Cause, failed: Collection[str]) -> judge.Cause:
+    """Return the cause with the node whose launcher `failed`, if there is one, and if no rank is known."""
+    unknown = cause.failure != "none" and not (cause.ranks or cause.nodes)
+    return cause._replace(nodes=tuple(failed)) if unknown and len(failed) == 1 else cause
 
 
 def _with_kernels(

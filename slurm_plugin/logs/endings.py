@@ -81,6 +81,14 @@ def read(text: str, *, by_node: bool = False) -> dict[int, Ended]:
     return found
 
 
+def failed_nodes(text: str) -> frozenset[str]:
+    """Return the nodes whose launchers ended by themselves, as srun says; none if all did. srun ended the others."""
+    own, others = set[str](), set[str]()
+    for each in _SRUN.finditer(text):
+        (own if each["code"] else others).update(_expanded(each["nodes"]))
+    return frozenset(own) if others else frozenset()
+
+
 def first(ended: Mapping[int, Ended]) -> int | None:
     """Return the rank that ended first, by what launchers say; None where they do not, or name several."""
     found = firsts(ended)

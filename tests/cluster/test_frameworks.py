@@ -182,6 +182,7 @@ def test_what_is_said_of_an_error_under_deepspeed(cluster: Sandbox, consumers: C
         job = deepspeed(cluster, consumers, start, program(cluster, f"ds-{name}.py", text), f"ds-{name}")
         assert job.end() == "FAILED", job.log
         said = json.loads(cluster.run(["slurm-plugin", "diagnose", "--json", str(job.id)], check=False).stdout)
+        assert said["nodes"] == {"n2": "clear"}
         found[name] = (said["class"], said["evidence"]["text"] if said["evidence"] else "")
     assert {name: kind for name, (kind, _) in found.items()} == {name: kind for name, (_, kind, _) in RAISES.items()}
     assert all(text in found[name][1] for name, (_, _, text) in RAISES.items()), found

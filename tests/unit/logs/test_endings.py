@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from slurm_plugin.logs.endings import MOST, Ended, first, read, stopped
+from slurm_plugin.logs.endings import MOST, Ended, failed_nodes, first, read, stopped
 
 TORCHRUN = """\
 Failures:
@@ -120,3 +120,17 @@ def test_tasks_that_are_launchers() -> None:
     text = "srun: error: n3: task 1: Exited with exit code 5\n"
     assert read(text) == {1: Ended(5, "n3", first=True)}
     assert read(text, by_node=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("srun: error: n2: task 1: Exited with exit code 1\nsrun: error: n1: task 0: Terminated\n", {"n2"}),
+        ("srun: error: n2: task 1: Exited with exit code 1\nsrun: error: n1: task 0: Exited with exit code 1\n", set()),
+        ("srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Terminated\n", set()),
+        ("srun: error: n1: task 0: Exited with exit code 1\n", set()),
+    ],
+)
+def test_the_node_whose_launcher_failed(text: str, found: set[str]) -> None:
+    """srun sends the others a signal."""
+    assert failed_nodes(text) == found
