@@ -82,11 +82,10 @@ def read(text: str, *, by_node: bool = False) -> dict[int, Ended]:
 
 
 def failed_nodes(text: str) -> frozenset[str]:
-    """Return the nodes whose launchers ended by themselves, as srun says; none if all did. srun ended the others."""
-    own, others = set[str](), set[str]()
-    for each in _SRUN.finditer(text):
-        (own if each["code"] else others).update(_expanded(each["nodes"]))
-    return frozenset(own) if others else frozenset()
+    """Return the nodes whose launchers ended by themselves, as srun says: it ended the others, if it ended any."""
+    before, terminates, _ = text.partition(": Terminating StepId=")
+    found = _SRUN.finditer(before) if terminates else ()
+    return frozenset(node for each in found for node in _expanded(each["nodes"]))
 
 
 def first(ended: Mapping[int, Ended]) -> int | None:

@@ -122,15 +122,20 @@ def test_tasks_that_are_launchers() -> None:
     assert read(text, by_node=True) == {}
 
 
+FAILED_2 = "srun: error: n2: task 1: Exited with exit code 1\n"
+ENDS = "srun: launch/slurm: _step_signal: Terminating StepId=1.1\n"
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("srun: error: n2: task 1: Exited with exit code 1\nsrun: error: n1: task 0: Terminated\n", {"n2"}),
-        ("srun: error: n2: task 1: Exited with exit code 1\nsrun: error: n1: task 0: Exited with exit code 1\n", set()),
-        ("srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Terminated\n", set()),
-        ("srun: error: n1: task 0: Exited with exit code 1\n", set()),
+        (f"{FAILED_2}{ENDS}srun: error: n1: task 0: Terminated\n", {"n2"}),
+        (f"{FAILED_2}{ENDS}srun: error: n1: task 0: Exited with exit code 1\n", {"n2"}),
+        ("srun: error: n2: task 1: Killed\nsrun: Terminating StepId=1.1\n", {"n2"}),
+        (f"{FAILED_2}srun: error: n[1,3]: tasks 0,2: Exited with exit code 1\n{ENDS}", {"n1", "n2", "n3"}),
+        (FAILED_2, set()),
     ],
 )
 def test_the_node_whose_launcher_failed(text: str, found: set[str]) -> None:
-    """srun sends the others a signal."""
+    """srun ends the others."""
     assert failed_nodes(text) == found
