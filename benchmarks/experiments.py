@@ -22,8 +22,7 @@ from pathlib import Path
 
 from benchmarks.measure import arguments, judged
 from slurm_plugin.experiment import journal
-from slurm_plugin.experiment.choice import Outcome, Task
-from slurm_plugin.experiment.claim import Claims
+from slurm_plugin.experiment.claim import Claims, Outcome, Task
 from slurm_plugin.experiment.journal import Journal
 from slurm_plugin.experiment.record import COMPLETED, Algorithm, Experiment, Metric, Search
 from tests.fakes import FakeSlurm

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from slurm_plugin.experiment.preview import preview
+from slurm_plugin.experiment.simulate import preview
 from slurm_plugin.views.experiment.page import Beside, page
 from tests import experiments
 from tests.browser import Browser

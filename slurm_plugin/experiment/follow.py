@@ -1,24 +1,49 @@
 """Follow a running trial in a thread: its reports into the journal, the searcher's stop, its checkpoints' retention.
 
 A thread, because a file server may hang: the worker still forwards Slurm's signals then, and its supervisor watches
-the nodes. Standard library only.
+the nodes. Which checkpoints are kept is Determined's saving policy: `save_experiment_best` and `save_trial_best` count
+only checkpoints with a validation at the same time; `save_trial_latest` counts all. Standard library only.
 """
 
 import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from prechecks import files
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.experiment import journal, retention, trial_input
+from slurm_plugin.experiment import journal, trial_input
 from slurm_plugin.experiment.journal import Journal
 from slurm_plugin.experiment.metrics import Event, Metrics, is_name
-from slurm_plugin.experiment.record import Trial
+from slurm_plugin.experiment.record import Metric, Retention, Trial
+
+Checkpoint = tuple[int, str]  # the trial's number, the checkpoint's name
+
+
+def kept_checkpoints(trials: Sequence[Trial], metric: Metric, retention: Retention) -> set[Checkpoint]:
+    """Return the checkpoints to keep. The newest one of a trial that is not over always is: it continues from there."""
+    ranked = [(each.number, _ranked(each, metric)) for each in trials]
+    found: set[Checkpoint] = set()
+    for trial, (number, best) in zip(trials, ranked, strict=True):
+        newest = sorted(trial.checkpoints, key=lambda each: each[1], reverse=True)
+        latest = max(retention.trial_latest, 0 if trial.is_over else 1)
+        found |= {(number, name) for name, _ in newest[:latest]}
+        found |= {(number, name) for _, name in best[: retention.trial_best]}
+    of_all = sorted((value, number, place, name) for number, best in ranked for place, (value, name) in enumerate(best))
+    return found | {(number, name) for _, number, _, name in of_all[: retention.experiment_best]}
+
+
+def _ranked(trial: Trial, metric: Metric) -> list[tuple[float, str]]:
+    """Return the trial's checkpoints with a validation, the best first, the older of two equals first."""
+    sign = 1 if metric.smaller_is_better else -1
+    values = {each.time: sign * each.value for each in trial.reports}
+    found = [(values[time], time, name) for name, time in trial.checkpoints if time in values]
+    return [(value, name) for value, _, name in sorted(found)]
+
 
 POLL_S: Final = 1.0
 REMOVED: Final = ".removed-"  # how the name of a checkpoint that is being removed begins
@@ -151,7 +176,7 @@ def remove(file: Journal) -> list[Path]:
     trials = [each for each in file.state.trials if each.checkpoints]
     if rules is None or not trials:
         return []
-    kept, found, events = retention.kept(trials, file.experiment.search.metric, rules), [], []
+    kept, found, events = kept_checkpoints(trials, file.experiment.search.metric, rules), [], []
     for trial in trials:
         place = journal.trial_directory(file.directory, trial.number) / trial_input.CHECKPOINTS
         for name, _ in trial.checkpoints:

@@ -1,21 +1,22 @@
-"""Run a searcher without a cluster: python -m slurm_plugin.experiment.simulate CONFIG.yaml METRICS.json [--sequential].
+"""What a search will do: its trials, brackets, rungs and total length, and its decisions without a cluster.
 
-docs/reference/experiment-search.md describes the files and the result.
+Run a searcher without a cluster: python -m slurm_plugin.experiment.simulate CONFIG.yaml METRICS.json [--sequential].
+docs/reference/experiment-search.md describes the keys, the files and the result.
 """
 
 import argparse
 import json
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.experiment import space
-from slurm_plugin.experiment.record import COMPLETED, FAILED, STOPPED, Algorithm, Metric, Search
-from slurm_plugin.experiment.searchers import asha, make
-from slurm_plugin.experiment.searchers.promotion import Operation, Promoting
+from slurm_plugin.experiment.record import COMPLETED, FAILED, STOPPED, Algorithm, Experiment, Metric, Search
+from slurm_plugin.experiment.searchers import asha, make, simple
+from slurm_plugin.experiment.searchers.asha import Operation, Promoting
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.spec import documents
 
@@ -261,6 +262,55 @@ def _whole(key: str, value: object) -> int:
     if isinstance(value, int | float) and space.is_number(value, whole=True) and value >= 0:
         return int(value)
     raise UsageError(f"{key}: {space.found(value)}; accepted: a whole number")
+
+
+def preview(experiment: Experiment) -> Mapping[str, Any]:
+    """Return the plan of an experiment as a mapping that JSON can hold."""
+    search = experiment.search
+    names = [each.name for each in search.algorithms]
+    options = next((each.options for each in search.algorithms if each.name == "adaptive_asha"), None)
+    plans = asha.brackets(search, options) if options is not None else ()
+    trials = sum(plan.trials for plan in plans) or simple.budget(search, names[0])
+    full = search.max_length or None
+    lengths = _lengths(plans, options) if options is not None else {full: trials}
+    notes = list(experiment.notes)
+    if options and options.get("stop_once") is False and not any("stop_once" in note for note in notes):
+        notes.append("stop_once: false runs as stopping: a trial that is not among the best of its rung ends there")
+    # The first trial to reach a rung always goes on, so one trial of each bracket trains to the full length.
+    least = sum((plan.trials - 1) * plan.rungs[0] + plan.rungs[-1] for plan in plans)
+    return {
+        "v": 1,
+        "name": experiment.name,
+        "algorithms": names,
+        "metric": search.metric.name,
+        "smaller_is_better": search.metric.smaller_is_better,
+        "trials": trials,
+        "concurrent": search.concurrent,
+        "unit": search.unit,
+        "max_length": full,
+        "brackets": [plan._asdict() for plan in plans],
+        "lengths": [{"length": length, "trials": count} for length, count in lengths.items()],
+        "total_length": {
+            "least": (least or full * trials) if full else None,
+            "most": full * trials if full else None,
+        },
+        "grid": space.axes(search.space) if "grid" in names else None,
+        "notes": notes,
+    }
+
+
+def _lengths(plans: tuple[asha.Bracket, ...], options: Mapping[str, Any]) -> dict[int | None, int]:
+    """Return {length: trials that train so long} if each rung keeps 1/divisor of its trials, and at least one."""
+    divisor = float(asha.defaulted(options)["divisor"])
+    found: Counter[int | None] = Counter()
+    for plan in plans:
+        left = plan.trials
+        for rung in plan.rungs[:-1]:
+            kept = max(int(left / divisor), 1)
+            found[rung] += left - kept
+            left = kept
+        found[plan.rungs[-1]] += left
+    return dict(sorted(found.items(), key=lambda each: each[0] or 0))
 
 
 if __name__ == "__main__":

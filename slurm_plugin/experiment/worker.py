@@ -17,9 +17,8 @@ from types import FrameType
 from typing import Any, Final, TypeVar
 
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.experiment import choice, trial_input
-from slurm_plugin.experiment.choice import Task
-from slurm_plugin.experiment.claim import Claims, say
+from slurm_plugin.experiment import claim, trial_input
+from slurm_plugin.experiment.claim import Claims, Task, say
 from slurm_plugin.experiment.follow import Follower
 from slurm_plugin.experiment.journal import Journal
 from slurm_plugin.experiment.metrics import LOG
@@ -137,9 +136,9 @@ class Worker:
         lines = self._attempts(trial)[before:]
         line, stops = lines[-1] if lines else None, ""
         if follower.stops_since:
-            stops = choice.full_or_stopped(self.claims.journal.fold.trial(trial.number) or trial, self.experiment)
+            stops = claim.full_or_stopped(self.claims.journal.fold.trial(trial.number) or trial, self.experiment)
         invalid = follower.why_invalid is not None
-        outcome = choice.outcome(code, line, told=self.told_to_end, stops=stops, invalid=invalid)
+        outcome = claim.outcome(code, line, told=self.told_to_end, stops=stops, invalid=invalid)
         why = printable(follower.why_invalid or self._diagnosed(line) or outcome.why)
         if follower.is_lost:
             say(f"trial {trial.number} is no longer this task's: another one has it, or it was cancelled")
@@ -165,7 +164,7 @@ class Worker:
             child = subprocess.Popen(argv, env=environ, stdout=log, stderr=subprocess.STDOUT)
         except (OSError, ValueError) as error:  # ValueError: a value with a NUL
             say(f"trial {trial.number} could not be started: {error}")
-            return choice.NOT_STARTED
+            return claim.NOT_STARTED
         finally:
             os.close(log)
         self._child = child
@@ -200,7 +199,7 @@ class Worker:
 
     def _diagnosed(self, line: Mapping[str, Any] | None) -> str:
         """Return the likely cause of a failure, as the diagnosis of the attempt has it; empty without one."""
-        if line is None or line.get("action") not in choice.FAILS:
+        if line is None or line.get("action") not in claim.FAILS:
             return ""
         own = Path.cwd() / job_directory.OURS / str(self.task.job)
         form = diagnoses.read(own, os.environ.get("SLURM_CLUSTER_NAME", "")).get(line.get("n", -1))

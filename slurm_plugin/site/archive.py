@@ -32,7 +32,6 @@ NODE_SIDE: Final = (
     "controller",
     "errors.py",
     "experiment/__init__.py",
-    "experiment/choice.py",
     "experiment/claim.py",
     "experiment/file/__init__.py",
     "experiment/file/entrypoint.py",  # the runner reads which framework a Trial class is of
@@ -42,7 +41,6 @@ NODE_SIDE: Final = (
     "experiment/log_values.py",
     "experiment/metrics.py",
     "experiment/record.py",
-    "experiment/retention.py",
     "experiment/runner",  # the user's own interpreter runs it, with the user's PyTorch or Keras
     "experiment/searchers/__init__.py",  # those of other packages run with the Python that submitted the search
     "experiment/searchers/asha.py",

@@ -14,7 +14,6 @@ RECORDS = {"slurm_plugin.experiment.record", "slurm_plugin.experiment.space"}  #
 LONGEST, SHORTEST, MOST_FILES = 350, 60, 20
 SHORT_BUT_SEPARATE = {
     "hostfiles.formats": "the registry of the formats, which a prolog does not load",
-    "slurm_plugin.experiment.retention": "pure rules, which their own tests compare with Determined's",
     "slurm_plugin.launch.horovod": "a mode, loaded by its name",
     "slurm_plugin.launch.openmpi": "a mode, loaded by its name",
     "slurm_plugin.node.burn_in": "one of the two uses of long_program, beside repair",

@@ -14,8 +14,8 @@ from slurm_plugin.errors import MissingError, SlurmPluginError, printable
 from slurm_plugin.experiment import journal, space, trial_input
 from slurm_plugin.experiment.file import loader
 from slurm_plugin.experiment.metrics import LOG
-from slurm_plugin.experiment.preview import preview
 from slurm_plugin.experiment.record import FAILED, SOURCE, Experiment, State, Trial
+from slurm_plugin.experiment.simulate import preview
 from slurm_plugin.logs import diagnosis, library
 from slurm_plugin.logs.diagnosis import form
 from slurm_plugin.records import diagnoses

@@ -10,8 +10,8 @@ from typing import Final
 
 from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.experiment import regex
-from slurm_plugin.experiment.regex import Suggestion
+from slurm_plugin.experiment import log_values
+from slurm_plugin.experiment.log_values import Suggestion
 
 MOST: Final = 64_000_000  # bytes of the log that are read
 WIDTH: Final = 100  # characters of a line of the log that are shown
@@ -23,12 +23,12 @@ def _regex(options: Namespace) -> int:
     if not options.name.strip():
         raise UsageError("found an empty name; accepted: the metric's name in the log, such as loss")
     text = _text(options.log)
-    found = regex.suggest(text, options.name)
+    found = log_values.suggest(text, options.name)
     if options.json:
         print(json.dumps({"v": 1, "metric": options.name, "found": [_form(each) for each in found]}))
         return 0 if found else 1
     if not found:
-        known = ", ".join(map(printable, regex.names(text, options.name)))
+        known = ", ".join(map(printable, log_values.names(text, options.name)))
         raise SlurmPluginError(
             f"{printable(options.log)}: found no value of {printable(options.name)}\n  accepted: a line such as "
             f"loss=0.3, loss: 0.3 or 'loss': 0.3{f'; the log has: {known}' if known else ''}"

@@ -1,20 +1,95 @@
-"""The job spec that an experiment file becomes: what each of its trials runs, and on which nodes."""
+"""The job spec that an experiment file becomes: what each of its trials runs, and on which nodes.
+
+`slots_per_trial` becomes a part of one node, or whole nodes of one type.
+"""
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from slurm_plugin.experiment.file.entrypoint import Program
 from slurm_plugin.experiment.file.keys import ExperimentFile, SharedFS, Storage
-from slurm_plugin.experiment.file.slots import Slots
 from slurm_plugin.launch import container
 from slurm_plugin.records.token import MAX_RETRIES
+from slurm_plugin.slurm import Node
 from slurm_plugin.spec import documents
 from slurm_plugin.spec.documents import Problem, found
+from slurm_plugin.spec.key_types import KINDS
 from slurm_plugin.spec.sbatch_flags import BARE, KEY_OF
 from slurm_plugin.spec.sbatch_flags import KEY as FLAGS
+
+_SHOWN: Final = 6  # numbers in a message
+
+
+class Machines(NamedTuple):
+    """Nodes that have the same accelerators."""
+
+    kind: str  # the gres name: gpu, npu; empty: they have none
+    type: str  # the gres type; empty: Slurm does not know it
+    devices: int  # of each node
+    nodes: int
+
+
+class Slots(NamedTuple):
+    """The nodes of a trial, and the accelerators of each node."""
+
+    nodes: int = 1
+    kind: str = KINDS[0]
+    devices: int = 0
+    type: str = ""
+
+
+def machines(nodes: Iterable[Node], partition: str = "") -> tuple[Machines, ...]:
+    """Return the kinds of nodes of a partition, those with the most accelerators first; empty partition: of all."""
+    found = Counter(_accelerators(node.gres) for node in nodes if not partition or partition in node.partitions)
+    kinds = (Machines(*accelerators, count) for accelerators, count in found.items())
+    return tuple(sorted(kinds, key=lambda each: (-each.devices, each.kind, each.type)))
+
+
+def _accelerators(gres: Iterable[str]) -> tuple[str, str, int]:
+    """Return kind, type and number of a node's accelerators. Of several types, the one with the most counts."""
+    found = []
+    for each in gres:
+        kind, *rest = each.split(":")
+        if kind in KINDS:
+            number = int(rest[-1]) if rest and rest[-1].isdigit() else 1
+            found.append((number, kind, rest[0] if rest and not rest[0].isdigit() else ""))
+    number, kind, kind_type = max(found, default=(0, "", ""))
+    return kind, kind_type, number
+
+
+def fit(slots: int, known: Sequence[Machines] | None, *, one_node: bool = False) -> Slots:
+    """Return the nodes of a trial with this many slots; None for `known`: Slurm was not asked, so it is one node.
+
+    Where no node has accelerators, a slot is a node. Raise ValueError with the numbers that fit.
+    """
+    if not slots or not known:
+        return Slots(devices=slots)
+    most = known[0].devices
+    if not most:
+        return Slots(nodes=1 if one_node else slots)
+    if holders := [each for each in known if each.devices >= slots]:
+        return Slots(1, holders[-1].kind, slots)
+    several = [] if one_node else [each for each in known if each.devices]
+    for each in several:
+        if not slots % each.devices and slots // each.devices <= each.nodes:
+            return Slots(slots // each.devices, each.kind, each.devices, each.type)
+    accepted = f"1 to {most} on one node"
+    more = filter(None, (_multiples(slots, each) for each in several))
+    raise ValueError(f"found {slots}; accepted: {'; '.join((accepted, *more))}")
+
+
+def _multiples(slots: int, kind: Machines) -> str:
+    """Return the multiples of a node's accelerators that are nearest to `slots`; empty if there are none."""
+    numbers = [count * kind.devices for count in range(2, kind.nodes + 1)]
+    nearest = sorted(sorted(numbers, key=lambda number: abs(number - slots))[:_SHOWN])
+    of_type = f" of type {kind.type}" if kind.type else ""
+    whole = f"whole nodes with {kind.devices}{of_type}, of which there are {kind.nodes}"
+    return f"{', '.join(map(str, nearest))} on {whole}" if nearest else ""
+
 
 GRACE_S: Final = 60  # for a Trial class to save a checkpoint
 _LONGEST_NAME: Final = 64

@@ -4,21 +4,161 @@ Both become the same two things: the record of the experiment, and an ordinary j
 """
 
 import os
+import re
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment.file import keys, reader, search_key
-from slurm_plugin.experiment.record import Experiment
-from slurm_plugin.records.nearest import nearest
+from slurm_plugin.errors import UsageError, printable
+from slurm_plugin.experiment import space
+from slurm_plugin.experiment.file import keys, reader
+from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Search
+from slurm_plugin.experiment.searchers import asha, libraries
+from slurm_plugin.launch import variables
+from slurm_plugin.records import durations
+from slurm_plugin.records.nearest import nearest, suggestion
 from slurm_plugin.slurm import Node
-from slurm_plugin.spec import documents
-from slurm_plugin.spec.documents import MAX_BYTES
+from slurm_plugin.spec import Spec, documents, keyed, one, search_key
+from slurm_plugin.spec.documents import MAX_BYTES, Problem, found
 from slurm_plugin.spec.sbatch_flags import Known
 from slurm_plugin.spec.submit_config import SubmitConfig
+
+KEY: Final = "search"
+_ASHA: Final = "adaptive_asha"
+_ALONE: Final = ("single", "grid", _ASHA)  # share their budget with no other algorithm
+_OWN_BUDGET: Final = ("single", "grid")  # make as many trials as they have points
+# Keys of a spec that make several jobs of one -> what to write instead.
+_NOT_WITH: Final = {
+    "array": "every trial is a task of an array; leave it out, and give `trials`",
+    "any_of": "all trials run on nodes of one kind; leave it out, or submit one experiment for each",
+    "groups": "a trial has nodes of one kind; leave it out",
+    "tasks": "a trial runs one command; leave it out, and search with `grid` over a categorical hyperparameter",
+}
+
+
+def of_spec(
+    data: bytes, source: str, site: SubmitConfig, known: Known | None, seed: Callable[[], int]
+) -> tuple[Experiment, dict[str, Any], str]:
+    """Return the experiment, the job spec of its trials, and the directory that the user has chosen.
+
+    `source`: the name of the file in messages. Raise UsageError with all problems.
+    """
+    runtime = site.container.runtime or ""
+    specs = keyed(data, source, presets=site.presets, known=known, runtime=runtime, search=problems)
+    spec, _ = one(specs, source)
+    asked = spec.search
+    assert asked is not None  # noqa: S101 - the caller has seen the key
+    experiment = Experiment(
+        name=spec.name,
+        search=_search(asked, seed),
+        give=asked.give,
+        retries=spec.retries,
+        grace_s=float(durations.seconds(spec.grace)) if spec.grace else 0.0,
+    )
+    job = {key: value for key, value in documents.read(data, source).fields.items() if key != KEY}
+    return experiment, job, asked.directory or ""
+
+
+def problems(spec: Spec) -> Iterator[Problem]:
+    """Yield the problems of a spec's search."""
+    asked = spec.search
+    if asked is None:
+        yield Problem((KEY,), f"missing; accepted: {{algorithm: {', '.join(search_key.OPTIONS)}, metric: ..., ...}}")
+        return
+    for key, why in _NOT_WITH.items():
+        if getattr(spec, key) and not (key == "array" and spec.tasks):  # `tasks` are an array
+            yield Problem((key,), f"found it with `search`: {why}")
+    of_space = space.check(asked.space, asked.algorithm)
+    yield from (Problem((KEY, "space", *each.path), each.text) for each in of_space)
+    yield from _command_problems(spec, asked)
+    yield from _regex_problems(asked.metric.regex)
+    yield from _algorithm_problems(asked)
+    for name in () if of_space else asked.algorithm:
+        wrong = libraries.check(Algorithm(name, _options(asked, name)), asked.space)
+        yield from (Problem((KEY, *each.path), each.text) for each in wrong)
+    yield from _budget_problems(asked)
+
+
+def _command_problems(spec: Spec, asked: search_key.Search) -> Iterator[Problem]:
+    """Yield names in the command that are no hyperparameters."""
+    names = [".".join(path) for path, _ in space.parameters(asked.space)]
+    for each in variables.hyperparameters((spec.command,)):
+        if each not in names:
+            name = printable(each)
+            text = f"found {{{name}}}; accepted: {', '.join(map(printable, names)) or 'no name, as the space is empty'}"
+            yield Problem(("command",), f"{text}{suggestion(name, names)}; {{{{{name}}}}} is the text {{{name}}}")
+
+
+def _regex_problems(regex: str) -> Iterator[Problem]:
+    """Yield what is wrong with the regular expression that finds the metric."""
+    path, accepted = (KEY, "metric", "regex"), r"accepted: a regular expression with a group, such as loss=(\S+)"
+    try:
+        if regex and not re.compile(regex).groups:
+            yield Problem(path, f"found {found(regex)} without a group; {accepted}")
+    except (re.error, RecursionError, OverflowError) as error:
+        yield Problem(path, f"found {found(regex)}: {error}; {accepted}")
+
+
+def _algorithm_problems(asked: search_key.Search) -> Iterator[Problem]:
+    """Yield algorithms that cannot share a budget, and options that no algorithm of the search has."""
+    here = (KEY, "algorithm")
+    names = asked.algorithm
+    if not names or len(set(names)) < len(names):
+        yield Problem(here, f"found {', '.join(names) or 'nothing'}; accepted: each algorithm once, at least one")
+    if alone := [name for name in names if name in _ALONE and len(names) > 1]:
+        text = f"found {alone[0]} beside others; accepted: it alone, or several of "
+        yield Problem(here, text + ", ".join(name for name in search_key.OPTIONS if name not in _ALONE))
+    for option in asked.options:
+        if not any(option in search_key.OPTIONS[name] for name in names):
+            of = ", ".join(name for name, options in search_key.OPTIONS.items() if option in options)
+            yield Problem((KEY, option), f"found it with {', '.join(names)}; it is an option of {of}")
+    if _ASHA in names:
+        yield from (Problem((KEY, *each.path), each.text) for each in asha.check(_options(asked, _ASHA)))
+
+
+def _budget_problems(asked: search_key.Search) -> Iterator[Problem]:
+    """Yield what is wrong with the number of trials, and with their length."""
+    first = next(iter(asked.algorithm), "")
+    samples = asked.num_samples
+    if samples is not None and (not space.is_number(samples, whole=True) or samples < 1):
+        yield Problem((KEY, "num_samples"), f"{space.found(samples)}; accepted: a whole number above 0")
+    elif samples is not None and asked.trials not in (None, samples):
+        yield Problem((KEY, "num_samples"), f"found {samples}, and `trials: {asked.trials}`; keep one of the two")
+    elif first not in _OWN_BUDGET and asked.trials is None and samples is None:
+        yield Problem((KEY, "trials"), f"missing; accepted with {first}: a whole number above 0")
+    if first in _OWN_BUDGET and asked.trials is not None:
+        what = "one trial" if first == "single" else "one trial for each point of its grid"
+        yield Problem((KEY, "trials"), f"found it with {first}, which makes {what}; leave it out")
+    if _ASHA in asked.algorithm and asked.max_length is None:
+        text = "missing; accepted with adaptive_asha: the length of a whole trial, in `unit`, as the program reports it"
+        yield Problem((KEY, "max_length"), text)
+
+
+def _search(asked: search_key.Search, seed: Callable[[], int]) -> Search:
+    metric = asked.metric
+    return Search(
+        metric=Metric(metric.name, metric.goal == "minimize", metric.regex, metric.use),
+        space=asked.space,
+        algorithms=tuple(
+            Algorithm(name, libraries.all_options(name, options) if name in libraries.OPTIONS else options)
+            for name in asked.algorithm
+            for options in (_options(asked, name),)
+        ),
+        trials=asked.trials or int(asked.num_samples or 0),
+        concurrent=1 if asked.algorithm == ("single",) else asked.concurrent,
+        max_length=asked.max_length or 0,
+        unit=asked.unit,
+        seed=seed() if asked.seed is None else asked.seed,
+    )
+
+
+def _options(asked: search_key.Search, name: str) -> dict[str, Any]:
+    """Return the options of one algorithm that the spec sets; those of adaptive_asha with the defaults."""
+    given = {key: value for key, value in asked.options.items() if key in search_key.OPTIONS[name]}
+    return {**asha.OPTIONS, **given} if name == _ASHA else given
+
 
 SEARCHER: Final = "searcher"
 _SEEDS: Final = 2**31
@@ -50,8 +190,8 @@ def load(
     data = _data(path)
     site, source = site or SubmitConfig(), str(path)
     document = keys.plain(documents.read(data, source, keys.TYPED))
-    if search_key.KEY in document.fields:
-        return Loaded(*search_key.of_spec(data, source, site, known, _seed))
+    if KEY in document.fields:
+        return Loaded(*of_spec(data, source, site, known, _seed))
     if SEARCHER not in document.fields and "entrypoint" not in document.fields:
         near = next((f"; did you mean {close}?" for each in document.fields if (close := _near(each))), "")
         raise UsageError(
@@ -81,7 +221,7 @@ def _data(path: Path) -> bytes:
 
 def _near(key: str) -> str:
     """Return `search` or `searcher` for a key that is nearly one of them."""
-    return nearest(key, (search_key.KEY, SEARCHER))
+    return nearest(key, (KEY, SEARCHER))
 
 
 def _seed() -> int:

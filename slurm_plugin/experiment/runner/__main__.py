@@ -61,23 +61,23 @@ def pytorch(found: Settings) -> int:
 
 
 def _pytorch(found: Settings) -> int:
-    from slurm_plugin.experiment.runner import loop, rng, torch_group  # noqa: PLC0415 - they import torch
+    from slurm_plugin.experiment.runner import loop, torch_rank  # noqa: PLC0415 - only PyTorch's ranks
     from slurm_plugin.experiment.runner.distributed import DistributedContext  # noqa: PLC0415 - only PyTorch's ranks
 
     trial.should_stop()  # from now on a signal to save does not end this rank
     with DistributedContext.from_torch_distributed() as distributed:
-        rng.seed(found.seed)  # before the Trial's module: one that seeds by itself has its own way
+        torch_rank.seed(found.seed)  # before the Trial's module: one that seeds by itself has its own way
         make = load_class(found.entrypoint)
         try:
             loop.run(make, found, distributed)
         except _invalid_hp() as error:
             trial.report_invalid(str(error))
-            torch_group.end()  # other ranks may wait for this one
+            torch_rank.end()  # other ranks may wait for this one
             print(f"[slurm_plugin] invalid hyperparameters: {error}", flush=True)
         except RuntimeError:  # what a rank gets from PyTorch if another one has left
             if distributed.size == 1 or not trial.is_refused():
                 raise
-            torch_group.end()
+            torch_rank.end()
             print("[slurm_plugin] another rank has found invalid hyperparameters", flush=True)
     return 0
 

@@ -8,12 +8,11 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from slurm_plugin.errors import MissingError, UsageError
-from slurm_plugin.experiment.runner import data, torch_group
+from slurm_plugin.experiment.runner import data, torch_rank
 from slurm_plugin.experiment.runner.distributed import DistributedContext
 from slurm_plugin.experiment.runner.interface import LRScheduler
 from slurm_plugin.experiment.runner.reducers import FunctionReducer, Wrapped
-from slurm_plugin.experiment.runner.session import Session
-from slurm_plugin.experiment.runner.trial_context import TrialContext
+from slurm_plugin.experiment.runner.session import Session, TrialContext
 
 
 class Parallel(DistributedDataParallel):
@@ -58,7 +57,7 @@ class PyTorchTrialContext(TrialContext):
     def __init__(self, session: Session, distributed: DistributedContext) -> None:
         """Make the context of a trial on this rank."""
         super().__init__(session, distributed, slots=distributed.size)
-        self.device = torch_group.device()
+        self.device = torch_rank.device()
         self.experimental = Experimental(self)
         self.models: list[Any] = []
         self.optimizers: list[Any] = []

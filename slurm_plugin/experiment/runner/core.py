@@ -13,7 +13,7 @@ from typing import Any
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.experiment import trial
-from slurm_plugin.experiment.runner import cluster, settings
+from slurm_plugin.experiment.runner import settings
 from slurm_plugin.experiment.runner.distributed import DistributedContext
 from slurm_plugin.experiment.runner.session import Session, numbers
 
@@ -234,7 +234,7 @@ class Context:
         self.searcher = SearcherContext(session, distributed)
         self.preempt = PreemptContext(distributed, preempt_mode)
         self.checkpoint = CheckpointContext(distributed)
-        self.info = cluster.get_cluster_info()
+        self.info = settings.get_cluster_info()
 
 
 @contextmanager
@@ -249,5 +249,5 @@ def init(
     try:
         yield made
         made.distributed.close()
-    except cluster.InvalidHP as error:
+    except settings.InvalidHP as error:
         trial.invalid_hp(str(error))

@@ -15,7 +15,7 @@ import torch
 import torch.utils.data as torch_data
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment.runner import rng
+from slurm_plugin.experiment.runner import torch_rank
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | list[torch.Tensor] | tuple[torch.Tensor, ...] | torch.Tensor
 ENDLESS: Final = sys.maxsize  # batches in an epoch of a loader without a length
@@ -108,7 +108,7 @@ class EpochSampler:
     def __iter__(self) -> Iterator[Any]:
         epoch, inside = divmod(self.start, self.length)
         if epoch and not _is_plain(self.batches):
-            with rng.forked():
+            with torch_rank.forked_rng():
                 for _ in range(epoch):  # a sampler with a generator of its own reaches the state that it had
                     collections.deque(self.batches, maxlen=0)
         while True:
@@ -122,9 +122,9 @@ class EpochSampler:
     def _epoch(self, epoch: int) -> Iterator[Any]:
         """Return the batches of an epoch of this rank."""
         if epoch in self.states:
-            with rng.forked(self.states[epoch]):
+            with torch_rank.forked_rng(self.states[epoch]):
                 return self._drawn()
-        self.states[epoch] = rng.get()
+        self.states[epoch] = torch_rank.rng_state()
         self.states.pop(epoch - KEPT, None)
         return self._drawn()
 

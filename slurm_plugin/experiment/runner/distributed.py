@@ -34,9 +34,9 @@ class DistributedContext(AbstractContextManager["DistributedContext"]):
     @classmethod
     def from_torch_distributed(cls, chief_ip: str | None = None) -> Self:  # noqa: ARG003 - Determined's
         """Return the rank of this process in the group of torch.distributed. Make the group if it does not exist."""
-        from slurm_plugin.experiment.runner import torch_group  # noqa: PLC0415 - only PyTorch's ranks have torch
+        from slurm_plugin.experiment.runner import torch_rank  # noqa: PLC0415 - only PyTorch's ranks have torch
 
-        allgather, leave = torch_group.start()
+        allgather, leave = torch_rank.start()
         return cls(**places(os.environ), allgather=allgather, close=leave)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

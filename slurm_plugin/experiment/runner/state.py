@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment.runner import rng
+from slurm_plugin.experiment.runner import torch_rank
 from slurm_plugin.experiment.runner.context import PyTorchTrialContext, plain
 
 FILE: Final = "state_dict.pth"
@@ -17,7 +17,7 @@ _PREFIX: Final = "module."  # of DDP, in checkpoints of others
 
 def collect(context: PyTorchTrialContext, callbacks: Mapping[str, Any], epochs: Mapping[int, Any]) -> dict[str, Any]:
     """Return the state of all ranks; every rank calls this. `epochs`: of the sampler (EpochSampler.saved)."""
-    ranks = context.distributed.allgather({"now": rng.get(), "epochs": dict(epochs)})
+    ranks = context.distributed.allgather({"now": torch_rank.rng_state(), "epochs": dict(epochs)})
     found = {
         "models_state_dict": [plain(model).state_dict() for model in context.models],
         "optimizers_state_dict": [each.state_dict() for each in context.optimizers],
@@ -66,4 +66,4 @@ def restore(context: PyTorchTrialContext, callbacks: Mapping[str, Any], saved: d
     for name, callback in callbacks.items():
         if name in saved["callbacks"]:
             callback.load_state_dict(saved["callbacks"][name])
-    rng.put(of_rank(saved, context.distributed.rank)["now"])
+    torch_rank.set_rng_state(of_rank(saved, context.distributed.rank)["now"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from slurm_plugin.experiment import choice
-from slurm_plugin.experiment.choice import Task
+from slurm_plugin.experiment import claim
+from slurm_plugin.experiment.claim import Task
 from slurm_plugin.experiment.record import COMPLETED, RUNNING, State, Trial
 
 MINE = Task("7_0", 8)
@@ -17,4 +17,4 @@ def test_a_lowered_number_of_trials_at_once(concurrent: int, running: int, is_su
     """Only trials of other tasks count, while they run; 0 is no limit."""
     over = (Trial(1, {}, COMPLETED, task="7_9"), Trial(2, {}, RUNNING, task=MINE.name))
     others = (Trial(3 + number, {}, RUNNING, task=f"7_{1 + number}") for number in range(running))
-    assert choice.is_surplus((*over, *others), State(concurrent=concurrent), MINE) is is_surplus
+    assert claim.is_surplus((*over, *others), State(concurrent=concurrent), MINE) is is_surplus

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.experiment import choice, claim, journal, record
-from slurm_plugin.experiment.choice import Outcome, Task
-from slurm_plugin.experiment.claim import Claims
+from slurm_plugin.experiment import claim, journal, record
+from slurm_plugin.experiment.claim import Claims, Outcome, Task
 from slurm_plugin.experiment.journal import Journal
 from slurm_plugin.experiment.record import Experiment, State, Trial
 from tests.fakes import FakeSlurm, job
@@ -102,7 +101,7 @@ def test_its_own_trial_when_no_other_begins(tmp_path: Path, why: str) -> None:
     """A requeued task continues it, and takes no other: none without a task, none of an ended task, no new one."""
     place = create(tmp_path, trials=9, retries=1)
     append(place, *taken(1, 0), *taken(2, 1))
-    refused = ({"n": number, "state": "invalid"} for number in range(10, 10 + choice.MOST_INVALID))
+    refused = ({"n": number, "state": "invalid"} for number in range(10, 10 + claim.MOST_INVALID))
     for each in refused if why == "refused" else ():
         append(place, {**each, "e": "new", "values": {}}, {**each, "e": "end"})
     if why != "refused":
@@ -203,7 +202,7 @@ def test_beyond_the_algorithms_own_limit(asked: int, now: int, running: int, *, 
     """Only where the tasks of some trials wait in the queue, or the user has raised the limit."""
     experiment = Experiment("x", record.Search(record.Metric("loss"), {}, (), concurrent=asked))
     trials = [Trial(number, {}, record.RUNNING) for number in range(running)]
-    assert choice.may_exceed(trials, State(concurrent=now), experiment) == beyond
+    assert claim.may_exceed(trials, State(concurrent=now), experiment) == beyond
 
 
 def test_fewer_at_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli.experiment.regex import REGEX
-from slurm_plugin.experiment import regex
+from slurm_plugin.experiment import log_values
 
 KERAS = "32/32 [====] - 0s 2ms/step - loss: 0.3 - acc: 0.9 - val_loss: 0.4 - val_acc: 0.8"
 
@@ -47,7 +47,7 @@ KERAS = "32/32 [====] - 0s 2ms/step - loss: 0.3 - acc: 0.9 - val_loss: 0.4 - val
 )  # fmt: skip
 def test_the_best(text: str, name: str, values: list[float]) -> None:
     """The best expression finds these values, as a trial's log is read: line by line, the first group."""
-    best = regex.suggest(text, name)[0]
+    best = log_values.suggest(text, name)[0]
     found = [float(match[1]) for line in text.splitlines() for match in re.finditer(best.regex, line)]
     assert repr(found) == repr(values) == repr(list(best.values))
     assert best.line in text
@@ -58,13 +58,13 @@ def test_the_best(text: str, name: str, values: list[float]) -> None:
 )
 def test_none(text: str) -> None:
     """Other names, and what is no number, are no values."""
-    assert regex.suggest(text, "loss") == []
+    assert log_values.suggest(text, "loss") == []
 
 
 def test_the_others() -> None:
     """Other forms come with their own values; the same values again are left out."""
     text = "train loss: 0.5\nval loss: 0.3\nloss=0.1\n"
-    found = [(each.regex, each.values) for each in regex.suggest(text, "loss")]
+    found = [(each.regex, each.values) for each in log_values.suggest(text, "loss")]
     assert found == [
         (r"(?<![\w./-])val loss\s*:\s*([-+.\w]+)", (0.3,)),
         (r"(?<![\w./-])(?<!train )(?<!val )loss\s*=\s*([-+.\w]+)", (0.1,)),

@@ -2,8 +2,8 @@
 
 import pytest
 
+from slurm_plugin.experiment.follow import kept_checkpoints
 from slurm_plugin.experiment.record import COMPLETED, RUNNING, STOPPED, Metric, Report, Retention, Trial
-from slurm_plugin.experiment.retention import kept
 
 # Each trial's checkpoints, named by a number, with the metric of the validation at the same time.
 FIRST = {1: None, 2: None, 3: 0.6, 4: 0.5, 5: 0.4}
@@ -24,7 +24,7 @@ def trial(number: int, checkpoints: dict[int, float | None], state: str = COMPLE
 
 def names(trials: list[Trial], *policy: int, metric: Metric = LOSS) -> list[int]:
     """Return the kept checkpoints' names, the highest first."""
-    return sorted((int(name) for _, name in kept(trials, metric, Retention(*policy))), reverse=True)
+    return sorted((int(name) for _, name in kept_checkpoints(trials, metric, Retention(*policy))), reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.experiment import choice, journal, record
+from slurm_plugin.experiment import claim, journal, record
 from tests.waiting import until
 from tests.workers import ENDED, create, log, python, started, state, work
 
@@ -103,7 +103,7 @@ if number < 3:
     other.mkdir()
     place = create(other, trials=2)
     assert work(place, python('line(kind="invalid_hp")')) == 0
-    assert len(state(place).trials) == choice.MOST_INVALID
+    assert len(state(place).trials) == claim.MOST_INVALID
 
 
 def test_told_to_end(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from slurm_plugin.errors import UsageError
 from slurm_plugin.experiment import trial
 from slurm_plugin.experiment.runner.keras import checkpoint, data
-from slurm_plugin.experiment.runner.keras.context import TFKerasTrialContext
+from slurm_plugin.experiment.runner.keras.interface import TFKerasTrialContext
 from slurm_plugin.experiment.runner.keras.start import Ranks
 from slurm_plugin.experiment.runner.session import Session
 from slurm_plugin.experiment.runner.settings import Settings

@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.experiment import trial
-from slurm_plugin.experiment.runner.cluster import InvalidHP
 from slurm_plugin.experiment.runner.distributed import DistributedContext
-from slurm_plugin.experiment.runner.settings import Settings
+from slurm_plugin.experiment.runner.settings import InvalidHP, Settings
 
 CONFIG: Final = "TF_CONFIG"
 LEGACY: Final = "TF_USE_LEGACY_KERAS"

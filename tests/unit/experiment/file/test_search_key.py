@@ -1,4 +1,4 @@
-"""Mirrors slurm_plugin/experiment/file/search_key.py: a job spec with `search` as an experiment."""
+"""Mirrors slurm_plugin/experiment/file/loader.py: a job spec with `search` as an experiment."""
 
 from pathlib import Path
 from typing import Any

@@ -1,10 +1,10 @@
-"""Mirrors slurm_plugin/experiment/file/slots.py: part of one node, or whole nodes of one type."""
+"""Mirrors slurm_plugin/experiment/file/job.py: part of one node, or whole nodes of one type."""
 
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.experiment.file.slots import Machines, Slots, fit, machines
+from slurm_plugin.experiment.file.job import Machines, Slots, fit, machines
 from slurm_plugin.slurm import Node, SlurmError
 from slurm_plugin.spec.submit_config import Experiments, SubmitConfig
 from tests import fakes

@@ -1,13 +1,13 @@
 """`determined.keras`: what a TFKerasTrial imports."""
 
 from determined.keras import callbacks
-from slurm_plugin.experiment.runner.keras.context import TFKerasTrialContext
 from slurm_plugin.experiment.runner.keras.interface import (
     ArrayLike,
     InputData,
     SequenceAdapter,
     TensorBoard,
     TFKerasTrial,
+    TFKerasTrialContext,
 )
 
 TFKerasTensorBoard = TensorBoard
