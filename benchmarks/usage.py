@@ -21,8 +21,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.measure import arguments, judged
-from slurm_plugin.records import progress_file
-from slurm_plugin.records.series import usage
+from slurm_plugin.records import progress_file, usage
 from slurm_plugin.supervisor.guard import sampler
 from slurm_plugin.supervisor.recording.recorder import Orders, Recorder
 

@@ -20,8 +20,7 @@ from slurm_plugin.slurm import (
     Steps,
     Submitted,
 )
-from slurm_plugin.slurm.limits import Limit
-from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Partition, Reservation, Resources
+from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Limit, Partition, Reservation, Resources
 
 _FIELDS = {"AdminComment": "admin_comment", "Comment": "comment", "ExcNodeList": "excluded", "JobName": "name"}
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hostfiles import nodelist
 from slurm_plugin.records.progress_file import Point
-from slurm_plugin.records.series.usage import Accelerator, Sample
+from slurm_plugin.records.usage import Accelerator, Sample
 from slurm_plugin.slurm import Job
 from slurm_plugin.views.report.story import Drain, Facts
 from tests.experiments import HOSTILE

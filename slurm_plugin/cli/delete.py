@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.cli.nodeside.actions import bulk
-from slurm_plugin.cli.nodeside.actions.bulk import Done
+from slurm_plugin.cli.nodeside.job_lookup import Done
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.node import retention
 from slurm_plugin.records import job_directory, log_files
@@ -65,7 +64,7 @@ def delete(jobs: Sequence[str], directory: Path, *, checkpoints: bool, yes: bool
         form["checkpoints"] = str(found.checkpoints) if found.checkpoints else None
         return Done(found.job, f"deleted, {log.size(freed)}" + "".join(f"; kept: {each}" for each in found.kept), form)
 
-    return bulk.act(jobs, "delete", one, as_json=as_json)
+    return job_lookup.act_on_each(jobs, "delete", one, as_json=as_json)
 
 
 def plan(word: str, directory: Path, door: Slurm, *, checkpoints: bool) -> Plan:

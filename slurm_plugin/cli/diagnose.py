@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slurm_plugin.cli import job_failure
 from slurm_plugin.cli.definition import JSON, Command, Parameter, coloured
-from slurm_plugin.cli.nodeside import job_lookup, pager
+from slurm_plugin.cli.nodeside import job_lookup, output
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.logs import diagnosis, library, selection
@@ -141,7 +141,7 @@ def _test(options: Namespace) -> int:
 
 
 def _print(options: Namespace, record: object, lines: "Sequence[str] | map[str]") -> None:
-    pager.show(json.dumps(record) if options.json else "\n".join(lines))
+    output.show(json.dumps(record) if options.json else "\n".join(lines))
 
 
 DIAGNOSE = Command(

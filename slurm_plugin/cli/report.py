@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin.cli import output_file
 from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter
-from slurm_plugin.cli.nodeside import job_lookup, log_lookup, why
+from slurm_plugin.cli.nodeside import job_lookup, log_lookup, output, why
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JobFacts
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.logs import excerpts, selection
-from slurm_plugin.records import history, job_directory, node_drains, progress_file
-from slurm_plugin.records.series import slow, usage
+from slurm_plugin.records import history, job_directory, node_drains, progress_file, slow, usage
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.views import why_node
 from slurm_plugin.views.report import page, verdict
@@ -45,7 +43,7 @@ def _report(options: Namespace) -> int:
     for word in options.jobs:
         story = build_story(facts(word, door, options.directory, time.time()))
         if options.json:
-            output_file.write(options.output, f"{json.dumps(verdict.form(story))}\n")
+            output.write(options.output, f"{json.dumps(verdict.form(story))}\n")
         else:
             _written(story, word, options, trace(story) if options.trace else page.page(story))
     return 0
@@ -54,8 +52,8 @@ def _report(options: Namespace) -> int:
 def _written(story: Story, word: str, options: Namespace, content: str) -> None:
     kind, opens = ("trace.json", "https://ui.perfetto.dev") if options.trace else ("html", "a browser")
     path = options.output or Path(f"job-{word}.{kind}")
-    output_file.page(path, content, opens=opens)
-    if path != output_file.STDOUT:
+    output.write_page(path, content, opens=opens)
+    if path != output.STDOUT:
         print(f"  {verdict.sentences(story)[0]}")
 
 

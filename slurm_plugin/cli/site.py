@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from slurm_plugin.cli.group import json_option
-from slurm_plugin.cli.nodeside import pager
+from slurm_plugin.cli.nodeside import output
 from slurm_plugin.records.site_settings import DEFAULT_ROOT
 from slurm_plugin.site import archive, compilation
 from slurm_plugin.site.compilation import site_file
@@ -75,7 +75,7 @@ def doctor(*, as_json: bool, config: Path | None, root: str) -> int:
             + (f"\n             {finding.remedy}" if finding.remedy else "")
             for finding in found
         )
-        pager.show("\n".join(rows))
+        output.show("\n".join(rows))
     return exit_code(found)
 
 

@@ -56,12 +56,10 @@ def render(spec_file: str, config: Path | None, alternative: int | None, *, batc
     say_what_lacks(spec, site)
     here, name = submission.here(site), spec_name(spec_file)
     if explain:
-        from slurm_plugin.submit.explain import explained, key_places  # noqa: PLC0415 - hardly ever wanted
-
-        where = key_places(data, name, site.presets, (alternative or 1) - 1)
+        where = rendering.key_places(data, name, site.presets, (alternative or 1) - 1)
         policy = submission.verdict(submission.build(spec, here, name), site, os.environ)
         shipped = str(templates.templates_directory())
-        click.echo("\n".join(explained(rendering.lines(spec, here, name), where, shipped, policy)))
+        click.echo("\n".join(rendering.explained(rendering.lines(spec, here, name), where, shipped, policy)))
         return
     click.echo(rendering.script(spec, here, name), nl=False)
 

@@ -32,7 +32,7 @@ from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import durations
 from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, connect, priority
 from slurm_plugin.slurm.resources import Reservation
-from slurm_plugin.spec import Spec, priorities, submit_config
+from slurm_plugin.spec import Spec, policy_language, submit_config
 from slurm_plugin.spec.key_types import joined
 from slurm_plugin.submit import policy_verdict, submission
 from slurm_plugin.submit.forecast import Answer, JobRequest, of_partitions
@@ -125,7 +125,9 @@ def _prioritize(made: Sequence[Submitted], word: str, settings: submit_config.Su
     """Ask for the priority of the spec. The job keeps its place in the queue if the site does not allow it."""
     for job in made:
         try:
-            said = priority.change(connect().on(job.cluster), job.id, word, priorities.compiled(settings.priorities))
+            said = priority.change(
+                connect().on(job.cluster), job.id, word, policy_language.compiled_priorities(settings.priorities)
+            )
             click.echo(f"job {job.name}: {said}", err=True)
         except SlurmPluginError as error:
             click.echo(f"job {job.name} is submitted, and its priority is normal: {error}", err=True)

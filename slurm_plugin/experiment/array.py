@@ -18,7 +18,7 @@ from slurm_plugin.experiment.record import FILE, Experiment
 from slurm_plugin.experiment.searchers import simple
 from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.slurm.batch import withdraw
-from slurm_plugin.slurm.limits import Limit, of_arrays
+from slurm_plugin.slurm.resources import Limit, array_limits
 
 SCRIPT: Final = "job.sh"  # in the experiment's directory; submitted again for what is left of the budget
 CLUSTER: Final = "cluster"  # in the experiment's directory: the name of the cluster that has its arrays
@@ -96,7 +96,7 @@ def limits(door: Slurm, user: str = "", account: str = "", qos: str = "") -> lis
 
     Without `user`, return those of slurm.conf alone.
     """
-    found = of_arrays(door.config())
+    found = array_limits(door.config())
     with suppress(SlurmError):
         found += door.submit_limits(user, account, qos) if user else ()
     return found

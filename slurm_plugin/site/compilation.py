@@ -13,7 +13,7 @@ from prechecks.check import Setting
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records import durations, site_settings
 from slurm_plugin.site.configuration import SiteConfig, plain, seconds
-from slurm_plugin.spec import policy_language, priorities, submit_config
+from slurm_plugin.spec import policy_language, submit_config
 
 CANARY: Final = "canary"  # the key for the nodes of a canary installation; hooks ignore it
 
@@ -44,7 +44,7 @@ def compile_site(config: SiteConfig, source: SiteFile | None = None) -> dict[str
         "max_grace_s": policy_language.hold_s(config.max_grace),
         "share": config.share,
         "extend_time_s": policy_language.hold_s(config.extend_time),
-        "priorities": priorities.compiled(config.priorities),
+        "priorities": policy_language.compiled_priorities(config.priorities),
         "hold_rules": policy_language.holds(config.policy),
         "drain_cap": config.drain_cap,
         "repeat_drains": config.repeat_drains,

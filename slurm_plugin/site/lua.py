@@ -15,7 +15,7 @@ from slurm_plugin.records.site_settings import DEFAULT_ROOT
 from slurm_plugin.records.token import MAX_RETRIES
 from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.slurm.process import run
-from slurm_plugin.spec import policy_language, priorities
+from slurm_plugin.spec import policy_language
 from slurm_plugin.templates import render
 
 OWN: Final = "job_submit.site.lua"  # the name of the site's own script while our script loads it
@@ -75,7 +75,10 @@ print(string.format(form, code, list(said.user), list(said.log), list(changes)))
 def job_submit(config: SiteConfig, root: str = DEFAULT_ROOT) -> str:
     """Return job_submit.lua for the site directory `root`. Raise SlurmPluginError if a Lua compiler refuses it."""
     policy = table(policy_language.compiled(config.policy)) if policy_language.rules_jobs(config.policy) else ""
-    extends, guarded = policy_language.hold_s(config.extend_time) > 0, priorities.guarded(config.priorities)
+    extends, guarded = (
+        policy_language.hold_s(config.extend_time) > 0,
+        policy_language.guarded_priorities(config.priorities),
+    )
     values: dict[str, Any] = {
         "max_retries": config.max_retries,
         "limit": MAX_RETRIES,

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from hostfiles import nodelist
-from slurm_plugin.slurm import calls, limits, parse
+from slurm_plugin.slurm import calls, parse, resources
 from slurm_plugin.slurm.batch import Batch
 from slurm_plugin.slurm.calls import Patience, Purpose
 from slurm_plugin.slurm.command_runner import new_nonce
 from slurm_plugin.slurm.inventory import Inventory
-from slurm_plugin.slurm.limits import Limit
 from slurm_plugin.slurm.listing import Listing
 from slurm_plugin.slurm.model import Job, Node, Queueing, Request, Slurm, SlurmError, Steps
 from slurm_plugin.slurm.process import Command
+from slurm_plugin.slurm.resources import Limit
 
 Answer = TypeVar("Answer")
 MOST_IDS: Final = 1000  # most ids in one request; for more ids `Commands` requests all jobs
@@ -236,7 +236,7 @@ class Commands(Batch, Listing, Inventory):
     def submit_limits(self, user: str, account: str = "", qos: str = "") -> Sequence[Limit]:
         """Return how many more jobs this user may submit. Without slurmdbd there are no such limits."""
         argv = ["scontrol", "-o", "show", "assoc_mgr", f"users={user}", "flags=assoc,qos"]
-        return limits.of_user(self._ask(argv, calls.READ_LIMITS), user, account, qos)
+        return resources.user_limits(self._ask(argv, calls.READ_LIMITS), user, account, qos)
 
     def version(self) -> str:
         """Return slurmctld's release."""

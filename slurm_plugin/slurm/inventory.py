@@ -1,4 +1,5 @@
 """Query all nodes: what they have, which jobs use it, when nodes were out of service, and what is reserved.
+Also the accelerators of one job.
 
 Both back ends use the commands: pyslurm loads nodes without the devices in use, and has no events of nodes. Only
 administrators write texts about nodes; users write texts about jobs, which `device_uses` reads with care.
@@ -6,15 +7,17 @@ administrators write texts about nodes; users write texts about jobs, which `dev
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from hostfiles import nodelist
+import hostfiles
+from hostfiles import HostfileError, allocation, nodelist
+from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import calls, parse, resources
 from slurm_plugin.slurm.command_runner import CommandRunner
-from slurm_plugin.slurm.model import Node
-from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Partition, Reservation, Resources
+from slurm_plugin.slurm.model import Node, SlurmError
+from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Partition, Reservation, Resources, count
 
 EVENT_FIELDS: Final = "TimeStart,TimeEnd,State,User,Reason"  # the last field may contain any text
 MOST_NODES: Final = 1 << 16  # nodes in the lines about a job's devices, which a user can forge
@@ -158,3 +161,40 @@ def events(text: str) -> list[Event]:
         if start:
             found.append(Event(start, parse.utc(row[1]), row[2], row[3].partition("(")[0], row[4]))
     return sorted(found, key=lambda event: event.start)
+
+
+GPU: Final = "gpu"  # Slurm's variables count only these
+Devices = Callable[[int], Mapping[str, Sequence[Gres]]]  # of a job on each of its nodes, as Slurm has recorded it
+
+
+def gpu_numbers(devices: Mapping[str, Sequence[Gres]]) -> dict[str, list[int]]:
+    """Return the numbers of the GPUs on each node."""
+    return {
+        node: sorted({index for gres in has if gres.name == GPU for index in gres.indexes})
+        for node, has in devices.items()
+    }
+
+
+def gpu_slots(environ: Mapping[str, str], devices: Devices) -> list[int] | None:
+    """Return the slots of each node of the allocation; None if `hostfiles.from_slurm` finds them in the variables.
+
+    Ask Slurm only for several nodes with GPUs. A step with the same number of GPUs on each node may have fewer than the
+    job. Raise HostfileError if the job requested a total of GPUs, and Slurm does not tell how it is divided.
+    """
+    found = hostfiles.from_slurm(environ, 1)
+    gpus = allocation.number(environ, "SLURM_GPUS_ON_NODE") or environ.get("SLURM_JOB_GPUS")
+    if len(found.hosts) == 1 or not (gpus or allocation.groups(environ)):
+        return None
+    try:
+        known, why = devices(found.job_id), "it does not list all of them"
+    except (SlurmError, MissingError) as error:
+        known, why = {}, str(error).splitlines()[0]
+    if lacking := [name for name in found.names if name not in known]:
+        if environ.get("SLURM_GPUS"):
+            raise HostfileError(
+                f"the job has {environ['SLURM_GPUS'][:40]} GPUs in all, and Slurm does not tell how many {lacking[0]}"
+                f" has: {why}; ask for them with --gpus-per-node, or give --slots"
+            )
+        return None
+    counts = [max(count(known[name], GPU), 1) for name in found.names]
+    return counts if len({*counts}) > 1 or allocation.step_id(environ) is None else None

@@ -14,8 +14,7 @@ from slurm_plugin.errors import SlurmPluginError
 if TYPE_CHECKING:  # a hook needs no `datetime` if all checks pass
     from datetime import datetime
 
-    from slurm_plugin.slurm.limits import Limit
-    from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Partition, Reservation, Resources
+    from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Limit, Partition, Reservation, Resources
 
 UNKNOWN: Final = "UNKNOWN"
 HOOK_COMMANDS: Final = ("scontrol", "squeue", "scancel")  # the commands of Slurm that hooks run

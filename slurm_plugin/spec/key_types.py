@@ -9,7 +9,7 @@ from slurm_plugin.launch import MESSAGES, MODES
 from slurm_plugin.launch.container import RUNTIMES
 from slurm_plugin.records.features import LONGEST_PATH, MOST_NODES, MOST_SPARES, NOT_IN_A_DIRECTIVE, PATH_ACCEPTED
 from slurm_plugin.records.job_plan import ACCESS
-from slurm_plugin.records.series.slow import ACTIONS
+from slurm_plugin.records.slow import ACTIONS
 from slurm_plugin.records.token import MAX_RETRIES
 from slurm_plugin.spec.documents import COMMAS, ONE
 

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from hostfiles import HostfileError, nodelist
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import MODES, command, container, env_file, log_copy
-from slurm_plugin.records import durations, progress_file
+from slurm_plugin.records import durations, progress_file, slow
 from slurm_plugin.records.nearest import suggestion
-from slurm_plugin.records.series import slow
 from slurm_plugin.spec import documents, resources, sbatch_flags
 from slurm_plugin.spec.documents import Problem
 from slurm_plugin.spec.key_types import (

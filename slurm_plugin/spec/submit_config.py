@@ -15,11 +15,10 @@ from msgspec import Meta
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records.site_settings import DEFAULT_ROOT
-from slurm_plugin.spec import documents, expand, policy_language, priorities, user_settings
+from slurm_plugin.spec import documents, expand, policy_language, user_settings
 from slurm_plugin.spec.documents import Document, Problem
 from slurm_plugin.spec.key_types import Access, Runtime, Word
-from slurm_plugin.spec.policy_language import Policy
-from slurm_plugin.spec.priorities import Priority
+from slurm_plugin.spec.policy_language import Policy, Priority
 
 DEFAULT_PATH: Final = Path("/etc/slurm/slurm_plugin.yaml")
 AGAIN: Final = "slurm-plugin site install"
@@ -112,4 +111,4 @@ def problems(config: SubmitConfig) -> Iterator[Problem]:
     """Yield the problems that the types of the fields do not catch."""
     yield from expand.problems(config.presets)
     yield from policy_language.problems(config.policy)
-    yield from priorities.problems(config.priorities)
+    yield from policy_language.priority_problems(config.priorities)

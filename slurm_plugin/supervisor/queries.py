@@ -13,7 +13,7 @@ from prechecks.report import JOBS, OURS
 from slurm_plugin.errors import MissingError
 from slurm_plugin.records import node_drains
 from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.slurm import Job, Slurm, SlurmDeniedError, SlurmError, accelerators
+from slurm_plugin.slurm import Job, Slurm, SlurmDeniedError, SlurmError, inventory
 from slurm_plugin.slurm.calls import Patience
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
@@ -51,14 +51,14 @@ def run(environ: Mapping[str, str], door: Slurm, plan: JobPlan) -> tuple[Run, Ma
     """
     given = counted(environ, door)
     own = own_variables(given)
-    slots = plan.slots or (1 if plan.plain else accelerators.slots(own, door.devices_of))
+    slots = plan.slots or (1 if plan.plain else inventory.gpu_slots(own, door.devices_of))
     found = replace(from_environment(own, slots, [each for each, _ in plan.groups]), devices=True)
     with suppress(SlurmError, MissingError):
         request = door.request(found.job_id)
         own = own_variables(own, request.cpus)
         found = replace(found, devices=request.gres is not None)
         if not found.devices:
-            found = replace(found, gpus=accelerators.numbers(door.devices_of(found.job_id)))
+            found = replace(found, gpus=inventory.gpu_numbers(door.devices_of(found.job_id)))
     return found, given if plan.plain else own
 
 

@@ -1,6 +1,11 @@
-"""Format text in columns and colours."""
+"""Format values as text on one line, and text in columns and colours. Pure."""
 
+import json
+import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from slurm_plugin.errors import printable
 
 CODES: Mapping[str, str] = {"bold": "1", "dim": "2", "red": "1;31", "green": "32", "yellow": "33"}
 LEAST_LAST = 22  # characters of the last column for which a narrow terminal gives up other columns
@@ -57,3 +62,34 @@ def fitted(
 def cut(text: str, most: int) -> str:
     """Return at most `most` characters of a text, with CUT in place of the rest."""
     return text if len(text) <= most else text[: most - 1] + CUT
+
+
+LONGEST_VALUE: Final = 80  # characters of a value
+
+
+def finite(value: object) -> float | None:
+    """Return a number as a float; None for anything else, and for NaN and infinity."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def shown(value: object, longest: int = LONGEST_VALUE) -> str:
+    """Return any value as one printable line: numbers with six digits, other values as in JSON."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        text = value
+    else:
+        try:
+            text = json.dumps(value, default=str, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            text = "?"
+    text = printable(text)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

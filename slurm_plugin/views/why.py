@@ -10,10 +10,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin.records import diagnoses, history, token
+from slurm_plugin.records import diagnoses, history, slow, token, usage
 from slurm_plugin.records import grant as grants
 from slurm_plugin.records.grant import Grant, is_uncounted
-from slurm_plugin.records.series import slow, usage
 from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, OUT_OF_SERVICE, UNKNOWN, WAITING, Job, Node, Queueing, Request
 from slurm_plugin.slurm.resources import Reservation, obstacle
 from slurm_plugin.views import reasons

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records.series import slow
+from slurm_plugin.records import slow
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import submit
 from tests.cluster.sites import kept

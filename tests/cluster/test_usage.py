@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.records import progress_file
-from slurm_plugin.records.series import usage
+from slurm_plugin.records import progress_file, usage
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import Job, submit, workdir
 from tests.cluster.sites import SetChecks, changing

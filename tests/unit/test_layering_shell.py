@@ -150,7 +150,7 @@ def test_who_starts_processes(sources: Sources) -> None:
     names = ("launcher", "prestart", "guard/client", "guard/processes", "fabric", "recording/client", "share/process")
     job = {f"supervisor/{name}.py" for name in names}
     trial = {"experiment/worker.py", "experiment/log_values.py"}
-    by_hand = {"cli/nodeside/check.py", "cli/nodeside/pager.py", "cli/top/output.py"}
+    by_hand = {"cli/nodeside/check.py", "cli/nodeside/output.py", "cli/top/output.py"}
     opened = {f"supervisor/sessions/{name}.py" for name in ("relay", "server", "ssh")}
     assert found == {"slurm/process.py", "slurm/steps.py", "slurm/library.py", *trial, *by_hand, *job, *opened}
 

@@ -11,7 +11,7 @@ import click
 
 from slurm_plugin.cli.definition import coloured
 from slurm_plugin.cli.group import json_option
-from slurm_plugin.cli.nodeside import pager
+from slurm_plugin.cli.nodeside import output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import control, journal, register
 from slurm_plugin.experiment.control import Change
@@ -215,7 +215,7 @@ def list_(*, as_json: bool) -> int:
         click.echo(json.dumps({"v": 1, "experiments": forms}))
     elif forms:
         heads = [("bold",) * len(rows[0]), *[("",) * len(rows[0])] * len(forms)]
-        pager.show("\n".join(columns(rows, heads, on=coloured())))
+        output.show("\n".join(columns(rows, heads, on=coloured())))
     else:
         click.echo("found no experiment; begin with: slurm-plugin experiment submit FILE", err=True)
     return 0

@@ -29,7 +29,7 @@ from slurm_plugin.experiment.record import SOURCE, Experiment
 from slurm_plugin.experiment.searchers import libraries, make
 from slurm_plugin.experiment.simulate import preview as planned
 from slurm_plugin.slurm import connect
-from slurm_plugin.slurm.limits import Limit
+from slurm_plugin.slurm.resources import Limit
 from slurm_plugin.spec import Spec, one, submit_config
 from slurm_plugin.spec.record import ARRAY_OUTPUT
 from slurm_plugin.spec.sbatch_flags import Known

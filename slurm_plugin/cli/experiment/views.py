@@ -12,10 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from slurm_plugin.cli import output_file
 from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.cli.experiment import export
-from slurm_plugin.cli.nodeside import log_follow, log_lookup, logs, pager, refresh
+from slurm_plugin.cli.nodeside import log_follow, log_lookup, logs, output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import journal, register
 from slurm_plugin.experiment.metrics import LOG, METRICS
@@ -23,10 +22,10 @@ from slurm_plugin.experiment.record import STATES, Experiment, Trial
 from slurm_plugin.logs import selection, tail
 from slurm_plugin.logs.tail import Range
 from slurm_plugin.records.nearest import suggestion
+from slurm_plugin.views.columns import finite
 from slurm_plugin.views.experiment import page, series, text
 from slurm_plugin.views.experiment import summary as summaries
 from slurm_plugin.views.experiment.series import Series
-from slurm_plugin.views.values import finite
 
 EVERY_S: Final = 2.0
 FIRST_BYTES, LAST_BYTES = 1 << 20, 32 << 20  # that are read of the metrics of a trial
@@ -83,7 +82,7 @@ def _status(options: Namespace) -> int:
         else:
             lines = text.status(found.experiment, state, now, on=coloured())
             height = shutil.get_terminal_size().lines
-            print(refresh.screen(lines, height) if watched else "\n".join(lines), flush=True)
+            print(output.screen(lines, height) if watched else "\n".join(lines), flush=True)
         summary = summaries.summary(found.experiment, state, now)
         if not watched or summary.is_over:
             return 1 if summary.state == summaries.FAILED else 0
@@ -99,7 +98,7 @@ def _trials(options: Namespace) -> int:
     if options.json:
         print(_json({"v": 1, "trials": [summaries.record(found.experiment, each, now) for each in some]}))
     elif some:
-        pager.show("\n".join(text.table(found.experiment, some, now, on=coloured())))
+        output.show("\n".join(text.table(found.experiment, some, now, on=coloured())))
     else:
         print("no trial" + (f" is {options.state}" if options.state else " has begun"))
     return 0
@@ -121,7 +120,7 @@ def _best(options: Namespace) -> int:
         records = [{**summaries.record(found.experiment, each, now), **more[each.number]} for each in some]
         print(_json({"v": 1, "best": records}))
     elif some:
-        pager.show("\n".join(text.best(found.experiment, some, now, lambda each: more[each.number])))
+        output.show("\n".join(text.best(found.experiment, some, now, lambda each: more[each.number])))
     else:
         print("no trial has reported a value yet", file=sys.stderr)
     return 0 if some else 1
@@ -147,7 +146,7 @@ def _metrics(options: Namespace) -> int:
     elif options.csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows(series.rows(known))
     elif known:
-        pager.show("\n".join(series.text(known, options.name or metric, found.experiment.search.unit)))
+        output.show("\n".join(series.text(known, options.name or metric, found.experiment.search.unit)))
     if not known and not options.json:
         print(f"slurm-plugin: trial {trial.number} has reported no metric", file=sys.stderr)
     return 0 if known else 1
@@ -213,7 +212,7 @@ def _export(options: Namespace) -> int:
         file = io.StringIO()
         csv.writer(file, lineterminator="\n").writerows(summaries.rows(found.experiment, state.trials, now))
         content = file.getvalue()
-    output_file.write(options.output, content)
+    output.write(options.output, content)
     return 0
 
 
@@ -222,10 +221,10 @@ def _report(options: Namespace) -> int:
     found = _open(options.experiment)
     state = found.journal.read()
     path = options.output or found.directory / REPORT_FILE
-    place = None if path == output_file.STDOUT else path
+    place = None if path == output.STDOUT else path
     beside = export.page_extras(found.directory, found.experiment, state, place)
     content = page.page(found.experiment, state, time.time(), beside)
-    output_file.page(path, content)
+    output.write_page(path, content)
     return 0
 
 

@@ -18,7 +18,7 @@ import prechecks
 from prechecks import boot_state
 from prechecks.check import HOOKS
 from slurm_plugin.cli.definition import Command, Parameter, Verbs, coloured
-from slurm_plugin.cli.nodeside import check_context, check_fabric, pager
+from slurm_plugin.cli.nodeside import check_context, check_fabric, output
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.node import disk_room, periodic
 from slurm_plugin.node.hook import REPORT
@@ -86,7 +86,7 @@ def _list(site: check_context.Site, items: Sequence[str] | None, *, as_json: boo
     if as_json:
         print(json.dumps(view.json_form(told, site.source), indent=1))
     else:
-        pager.show("\n".join(view.text(told, site.source, on=coloured())))
+        output.show("\n".join(view.text(told, site.source, on=coloured())))
     _say_stale(site)
     return 0
 

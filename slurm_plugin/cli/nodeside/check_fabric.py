@@ -15,7 +15,7 @@ from hostfiles import HostfileError, nodelist
 from prechecks import Verdict
 from prechecks.fabric import Thresholds
 from slurm_plugin.cli.definition import JSON, Command, Parameter, coloured
-from slurm_plugin.cli.nodeside import job_lookup, pager
+from slurm_plugin.cli.nodeside import job_lookup, output
 from slurm_plugin.errors import MissingError, UsageError, printable
 from slurm_plugin.records import site_settings
 from slurm_plugin.slurm import Slurm, steps
@@ -129,7 +129,7 @@ def show(verdicts: Mapping[str, Verdict], *, as_json: bool) -> int:
         return view.exit_code(rows)
     rows.sort(key=lambda each: each.verdict != prechecks.FAILED)
     report = prechecks.Report(nodelist.fold(list(verdicts)), None, "hand", time.time(), tuple(rows))
-    pager.show("\n".join((*view.table(rows, on=coloured(), first="NODE"), "", view.summary(report)[0])))
+    output.show("\n".join((*view.table(rows, on=coloured(), first="NODE"), "", view.summary(report)[0])))
     return view.exit_code(rows)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from slurm_plugin.cli.definition import IN_UTC, JSON, Command, coloured
-from slurm_plugin.cli.nodeside import job_lookup, pager
+from slurm_plugin.cli.nodeside import job_lookup, output
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JOB
 from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.records import diagnoses, history, job_directory
@@ -39,7 +39,7 @@ def _history(options: Namespace) -> int:
     if options.json:
         print(json.dumps({"v": 1, **_form(job_id, known)}))
     else:
-        pager.show("\n".join(_shown(known)))
+        output.show("\n".join(_shown(known)))
     return 0
 
 
@@ -58,7 +58,7 @@ def _tasks(door: Slurm, job_id: int, tasks: Mapping[str, int], options: Namespac
     for name, (number, known) in begun.items():
         lines += [paint(f"{name} (job {number})", "bold", on=coloured()), *_shown(known)]
     lines.append(f"{len(begun)} of {len(found)} have an attempt; each alone: slurm-plugin history {next(iter(found))}")
-    pager.show("\n".join(lines))
+    output.show("\n".join(lines))
     return 0
 
 

@@ -1,16 +1,21 @@
-"""Find the job that a command names: its number, Slurm's facts about it, and the records in the job's directory."""
+"""Find the job that a command names: its number, Slurm's facts about it, and the records in the job's directory.
 
+A command that takes several jobs prints a line for each and continues after a failure: `act_on_each`.
+"""
+
+import json
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from slurm_plugin.cli.definition import Parameter
+from slurm_plugin.cli.definition import PROGRAM, Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.records import diagnoses, history, job_directory, log_files
-from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Listed, Slurm, SlurmError, connect
+from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Listed, Slurm, SlurmAwayError, SlurmError, connect
 from slurm_plugin.supervisor import hold
 
 A_JOB = "a job's number such as 17, a task of an array 17_3, a part of a heterogeneous job 17+1"
@@ -190,3 +195,39 @@ def running_job(word: str) -> tuple[Job, Path, Slurm]:
             f"  srun --jobid={job_id} --overlap --nodes=1 --ntasks=1 --pty bash"
         ) from error
     return found, directory, door
+
+
+JOBS: Final = Parameter("jobs", A_JOB, "JOB", nargs="+")
+
+
+class Done(NamedTuple):
+    """What was done with one job: the text for people, and the fields of the JSON object."""
+
+    job: int
+    said: str
+    fields: Mapping[str, Any] = {}
+
+
+def act_on_each(words: Sequence[str], verb: str, one: Callable[[str], Done], *, as_json: bool) -> int:
+    """Call `one` for each job that a user named. Return 0, else the exit code of the first failure.
+
+    The code is 2 if Slurm fails to answer. If no controller answers, skip the remaining jobs.
+    """
+    code, forms = 0, list[Mapping[str, Any]]()
+    for word in dict.fromkeys(words):
+        try:
+            done = one(word)
+        except SlurmPluginError as error:
+            unsure = isinstance(error, SlurmError) and not isinstance(error, JobNotFoundError)
+            code = code or (UsageError.exit_code if unsure else error.exit_code)
+            forms.append({"job": word, "error": error.one_line})
+            print(f"{PROGRAM}: {error}", file=sys.stderr)
+            if isinstance(error, SlurmAwayError):
+                break
+            continue
+        forms.append({"job": done.job, **done.fields})
+        if not as_json:
+            print(f"job {done.job}: {done.said}", flush=True)
+    if as_json:
+        print(json.dumps({"v": 1, "asked": verb, "jobs": forms}))
+    return code

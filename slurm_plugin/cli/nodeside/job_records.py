@@ -86,8 +86,7 @@ def _may_have_records(job: Job) -> bool:
 
 def _of_job(each: Listed, directory: Path, owner: int) -> Facts:
     """Read the records of one job. Ignore files of other users than its own."""
-    from slurm_plugin.records import progress_file  # noqa: PLC0415 - a list without such jobs needs neither
-    from slurm_plugin.records.series import usage  # noqa: PLC0415
+    from slurm_plugin.records import progress_file, usage  # noqa: PLC0415 - a list without such jobs needs neither
 
     has = set(os.listdir(directory)) if directory.stat().st_uid == owner else set()  # noqa: PTH208
     point = progress_file.last(directory / progress_file.FILE, owner) if progress_file.FILE in has else None

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
-from slurm_plugin.cli.nodeside import job_records, pager, refresh
+from slurm_plugin.cli.nodeside import job_records, output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.records import directories, durations
 from slurm_plugin.slurm import ENDED, Listed, Slurm, SlurmError, connect
@@ -156,7 +156,7 @@ def lines(found: Found, asked: Question) -> list[str]:
     if not found.rows:
         ended = "" if asked.since_s or asked.named else "; those that ended today: slurm-plugin jobs --since 1d"
         return [f"found no job{ended}", *found.problems]
-    shown = jobs.table(found.rows, asked.columns, width=refresh.width(), on=coloured())
+    shown = jobs.table(found.rows, asked.columns, width=output.width(), on=coloured())
     return [*shown, *jobs.notes(found.rows), *found.problems]
 
 
@@ -166,13 +166,13 @@ def _jobs(options: Namespace) -> int:
         return _rename(options)
     asked, door = question(options), connect(deadline_s=DEADLINE_S)
     if options.watch and sys.stdout.isatty() and not options.json:
-        refresh.repeat(lambda: lines(find(door, asked), asked))
+        output.repeat(lambda: lines(find(door, asked), asked))
     found = find(door, asked)
     if options.json:
         forms = [jobs.form(each) for each in found.rows]
         print(json.dumps({"v": 1, "jobs": forms, "problems": found.problems}))
     else:
-        pager.show("\n".join(lines(found, asked)))
+        output.show("\n".join(lines(found, asked)))
     if found.unknown:
         raise UnknownJobsError(
             f"found no job {', '.join(found.unknown)}\n"
@@ -235,7 +235,7 @@ JOBS = Command(
         Parameter("--rename", "Give the named jobs this name.", "NAME"),
         Parameter("--directory", "Look here for jobs that ended.  [default: here]", "DIR", Path(), Path),
         IN_UTC,
-        refresh.WATCH,
+        output.WATCH,
         JSON,
     ),
     _jobs,

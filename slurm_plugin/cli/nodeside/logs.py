@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slurm_plugin.cli.definition import JSON, Command, Parameter
-from slurm_plugin.cli.nodeside import job_lookup, log_follow, log_lookup, pager, why
+from slurm_plugin.cli.nodeside import job_lookup, log_follow, log_lookup, output, why
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JOB
 from slurm_plugin.cli.nodeside.log_lookup import ALL, LAST, Known
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
@@ -133,7 +133,7 @@ def _page(lines: Iterable[str], pattern: re.Pattern[str]) -> int:
             matched = matched or pattern.search(each) is not None
             yield each
 
-    pager.page(searched(), partial(log.pager, pattern=pattern.pattern))
+    output.page(searched(), partial(log.pager, pattern=pattern.pattern))
     return 0 if matched else 1
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from hostfiles import nodelist
 from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
-from slurm_plugin.cli.nodeside import job_lookup, pager, refresh, why
+from slurm_plugin.cli.nodeside import job_lookup, output, why
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, printable
 from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.views import node_history, nodes
@@ -46,8 +46,8 @@ def _nodes(options: Namespace) -> int:
 
     def lines() -> list[str]:
         found = _chosen(read(door), options)
-        out = nodes.out_table(found, periodic=periodic, width=refresh.width(), on=coloured())
-        table = nodes.table(found, width=refresh.width(), on=coloured()) if found else []
+        out = nodes.out_table(found, periodic=periodic, width=output.width(), on=coloured())
+        table = nodes.table(found, width=output.width(), on=coloured()) if found else []
         return [*table, *nodes.plain(found), *(["", *out] if out else [])]
 
     if options.json:
@@ -55,8 +55,8 @@ def _nodes(options: Namespace) -> int:
         print(json.dumps({"v": 1, "nodes": [nodes.form(row, periodic=periodic) for row in found]}))
         return 0
     if options.watch and sys.stdout.isatty():
-        refresh.repeat(lines)
-    pager.show("\n".join(lines()))
+        output.repeat(lines)
+    output.show("\n".join(lines()))
     return 0
 
 
@@ -122,8 +122,8 @@ def _show_free(
     name: str,
     summary: "Callable[[str, Need, Mapping[str, int]], str]",
 ) -> None:
-    pager.show(
-        "\n".join(nodes.table(found, fits, width=refresh.width(), on=coloured()) if found else nodes.plain(found))
+    output.show(
+        "\n".join(nodes.table(found, fits, width=output.width(), on=coloured()) if found else nodes.plain(found))
     )
     several = len(there) > 1
     for place, each in there.items():
@@ -153,9 +153,9 @@ def _history(name: str, door: Slurm, options: Namespace) -> int:
         form = [node_history.form(each) for each in times]
         print(json.dumps({"v": 1, "node": name, "source": source, "times": form, "score": score._asdict()}))
         return 0
-    lines = node_history.text(times, now, width=refresh.width(), on=coloured())
+    lines = node_history.text(times, now, width=output.width(), on=coloured())
     counted = [f"score {score.points}: {'; '.join(score.parts)}"] if score.parts else []
-    pager.show("\n".join([*(lines if times else [f"no drain of {name} is recorded"]), *counted]))
+    output.show("\n".join([*(lines if times else [f"no drain of {name} is recorded"]), *counted]))
     if source == "comment":
         print(NO_DATABASE)
     return 0
@@ -174,7 +174,7 @@ NODES = Command(
         Parameter("--state", "Only nodes in this state, such as idle, mixed, drained.", "STATE"),
         Parameter("--free", "Mark which nodes fit the job of this spec; -: the spec on stdin.", "JOB.yaml"),
         Parameter("--history", "Show when this node was out of service.", "NODE"),
-        refresh.WATCH,
+        output.WATCH,
         IN_UTC,
         JSON,
     ),

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hostfiles import nodelist
 from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
-from slurm_plugin.cli.nodeside import check_context, job_lookup, pager
+from slurm_plugin.cli.nodeside import check_context, job_lookup, output
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
+from slurm_plugin.records import slow, usage
 from slurm_plugin.records.nearest import suggestion
-from slurm_plugin.records.series import slow, usage
 from slurm_plugin.slurm import WAITING, Job, Node, Slurm, SlurmDeniedError, SlurmError
 from slurm_plugin.views import reasons, why, why_node
 from slurm_plugin.views.why_node import Answer
@@ -27,7 +27,7 @@ class UnknownError(SlurmPluginError):
 def _why(options: Namespace) -> int:
     """Print the answer about a job or node."""
     found = answer(options.name, job_lookup.door_to_slurm(), options.directory)
-    pager.show(json.dumps(why_node.form(found)) if options.json else "\n".join(why_node.text(found, on=coloured())))
+    output.show(json.dumps(why_node.form(found)) if options.json else "\n".join(why_node.text(found, on=coloured())))
     return 0
 
 

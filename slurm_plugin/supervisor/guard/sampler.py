@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, npu
 from prechecks import utilisation
-from slurm_plugin.records.series import usage
+from slurm_plugin.records import usage
 from slurm_plugin.supervisor.guard import processes
 
 FIRST_S: Final = 5.0  # until the first sample

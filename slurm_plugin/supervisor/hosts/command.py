@@ -15,7 +15,7 @@ from hostfiles.allocation import EQUAL_IN_A_STEP, groups
 from prechecks.measure import proc
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import job_directory, site_settings
-from slurm_plugin.slurm import accelerators, connect
+from slurm_plugin.slurm import connect, inventory
 from slurm_plugin.supervisor.guard.processes import parent
 from slurm_plugin.supervisor.run import own_variables
 
@@ -62,7 +62,7 @@ def described(
     if options.nodelist is None:
         if slots is None and of_all:
             door = connect(directory=site_settings.slurm_bin(), deadline_s=SLURM_S, say=warn, in_job=True)
-            slots = accelerators.slots(environ, door.devices_of)
+            slots = inventory.gpu_slots(environ, door.devices_of)
         return hostfiles.from_slurm(environ, slots)
     return hostfiles.from_lists(
         options.nodelist,

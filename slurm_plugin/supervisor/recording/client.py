@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.records import grant, job_directory, notify, site_settings, token
+from slurm_plugin.records import grant, job_directory, notify, site_settings, slow, token
 from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.records.series import slow
 from slurm_plugin.slurm import Node, Slurm
 from slurm_plugin.slurm.resources import Resources
 from slurm_plugin.supervisor.growth.decision import is_free
@@ -124,7 +123,10 @@ class Recording:
             plan.slow_pattern,
             site.get("notify", ""),
         )
-        self._moves, self._slow = mover is not None and plan.retries > 0 and plan.slow_action == slow.ACTIONS[1], -1
+        self._moves, self._slow = (
+            mover is not None and plan.retries > 0 and plan.slow_action == slow.ACTIONS[1],
+            -1,
+        )
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> None:

@@ -21,8 +21,7 @@ from hostfiles import nodelist
 from prechecks.child import Child
 from slurm_plugin.errors import printable
 from slurm_plugin.logs import steps
-from slurm_plugin.records import notify, progress_file
-from slurm_plugin.records.series import slow, usage
+from slurm_plugin.records import notify, progress_file, slow, usage
 from slurm_plugin.supervisor import log
 from slurm_plugin.supervisor.guard import processes, sampler
 from slurm_plugin.supervisor.recording.slowness import Facts, Ratios, StepTimes

@@ -11,7 +11,7 @@ from typing import Final
 
 from slurm_plugin.logs.steps import Step
 from slurm_plugin.records.history import duration
-from slurm_plugin.records.series.usage import Accelerator, Sample
+from slurm_plugin.records.usage import Accelerator, Sample
 
 RECENT: Final = 20  # iterations, or steps, whose median is judged
 BEST_OF: Final = 100  # steps whose median may be the best

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from slurm_plugin.views.axis import Axis
-from slurm_plugin.views.experiment.dimensions import Dimension
-from slurm_plugin.views.values import shown
+from slurm_plugin.views.columns import shown
+from slurm_plugin.views.experiment.summary import Dimension
+from slurm_plugin.views.markup import Axis
 
 LEFT, RIGHT, TOP, BOTTOM = 120, 25, 30, 66  # margins of a chart
 SHADES: Final = 5  # 0: the best fifth of the trials

@@ -16,13 +16,12 @@ from slurm_plugin.experiment.record import (
     Trial,
 )
 from slurm_plugin.records.history import duration
-from slurm_plugin.views.axis import Axis
+from slurm_plugin.views.columns import finite, shown
 from slurm_plugin.views.experiment import charts
 from slurm_plugin.views.experiment.charts import BOTTOM, LEFT, RIGHT, TOP, Mark
-from slurm_plugin.views.experiment.dimensions import Dimension, searched
-from slurm_plugin.views.experiment.summary import MOST_LENGTH, duration_s, moment, trained
+from slurm_plugin.views.experiment.summary import MOST_LENGTH, Dimension, duration_s, moment, searched, trained
 from slurm_plugin.views.experiment.text import amount
-from slurm_plugin.views.values import finite, shown
+from slurm_plugin.views.markup import Axis
 
 WIDE, HIGH = 1000, 520  # of a large chart
 NARROW, LOW = 500, 400  # of a slice

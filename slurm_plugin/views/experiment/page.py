@@ -14,11 +14,10 @@ from slurm_plugin.experiment import space
 from slurm_plugin.experiment.record import CANCELLED, FAILED, INVALID, Experiment, State, Trial
 from slurm_plugin.records.history import duration
 from slurm_plugin.views import markup
+from slurm_plugin.views.columns import shown
 from slurm_plugin.views.experiment import figures, text
-from slurm_plugin.views.experiment.dimensions import searched
-from slurm_plugin.views.experiment.summary import algorithm, duration_s, summary, trained
+from slurm_plugin.views.experiment.summary import algorithm, duration_s, searched, summary, trained
 from slurm_plugin.views.markup import LONGEST, escaped, legend, paragraph
-from slurm_plugin.views.values import shown
 
 MOST_ROWS: Final = 2000  # trials on the page, the best ones and those that failed
 SHOWN_TRIALS: Final = 60  # buttons of one cause of failures

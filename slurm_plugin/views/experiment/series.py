@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import printable
-from slurm_plugin.views.columns import columns
-from slurm_plugin.views.values import finite, shown
+from slurm_plugin.views.columns import columns, finite, shown
 
 VALIDATION, TRAINING = "validation", "training"
 # Keys of a line that say how far the trial is, the first one that is there counts.

@@ -8,10 +8,8 @@ from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.experiment.record import CANCELLED, COMPLETED, FAILED, RUNNING, STOPPED, Experiment, State, Trial
 from slurm_plugin.records.history import duration
 from slurm_plugin.records.nearest import suggestion
-from slurm_plugin.views.columns import columns, paint
-from slurm_plugin.views.experiment.dimensions import searched
-from slurm_plugin.views.experiment.summary import Summary, algorithm, duration_s, summary, trained
-from slurm_plugin.views.values import finite, shown
+from slurm_plugin.views.columns import columns, finite, paint, shown
+from slurm_plugin.views.experiment.summary import Summary, algorithm, duration_s, searched, summary, trained
 
 SORTS: Final = ("number", "state", "value", "length", "duration", "task")  # and the names of hyperparameters
 BAR: Final = 40  # characters of the bar of progress

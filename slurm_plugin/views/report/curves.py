@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from slurm_plugin.records.history import duration
-from slurm_plugin.records.series.usage import LOW
-from slurm_plugin.views.axis import Axis
+from slurm_plugin.records.usage import LOW
+from slurm_plugin.views.columns import finite
+from slurm_plugin.views.markup import Axis
 from slurm_plugin.views.report import plane
 from slurm_plugin.views.report.plane import Plane
 from slurm_plugin.views.report.story import Story
-from slurm_plugin.views.values import finite
 
 BINS: Final = 300  # bins of time: a curve has at most this many points
 HIGH: Final = 130  # pixels of a chart

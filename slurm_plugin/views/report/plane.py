@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
-from slurm_plugin.views.values import shown
+from slurm_plugin.views.columns import shown
 
 LABELS: Final = 13  # characters of a label beside the rows
 BESIDE: Final = 112  # pixels of these labels

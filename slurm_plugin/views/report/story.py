@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 from hostfiles import HostfileError, nodelist
 from slurm_plugin.records import diagnoses, history
 from slurm_plugin.records.progress_file import Point
-from slurm_plugin.records.series.slow import Notice
-from slurm_plugin.records.series.usage import Sample
+from slurm_plugin.records.slow import Notice
+from slurm_plugin.records.usage import Sample
 from slurm_plugin.slurm import ENDED, WAITING, Job
 from slurm_plugin.views import states
-from slurm_plugin.views.values import shown
+from slurm_plugin.views.columns import shown
 
 MOST_ATTEMPTS: Final = 200  # on the page: the first one, then the newest ones
 MOST_NODES: Final = 1 << 17  # of all attempts together

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from slurm_plugin.records.history import THEN
+from slurm_plugin.views.columns import finite
 from slurm_plugin.views.report.story import Attempt, Story
 from slurm_plugin.views.report.timeline import LEGEND
-from slurm_plugin.views.values import finite
 
 JOB: Final = 1  # the process with what concerns the whole job: Perfetto takes 0 for the kernel's idle task
 Event = dict[str, Any]

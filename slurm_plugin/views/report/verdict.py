@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Final
 
+from slurm_plugin.records import usage
 from slurm_plugin.records.history import duration
-from slurm_plugin.records.series import usage
 from slurm_plugin.views import states
+from slurm_plugin.views.columns import finite, shown
 from slurm_plugin.views.report.story import Restart, Story, diagnosed
-from slurm_plugin.views.values import finite, shown
 
 _OPENINGS: Final[Mapping[str, str]] = {
     states.SUCCEEDED: "It succeeded",

@@ -9,7 +9,7 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.experiment import journal
 from slurm_plugin.slurm import SlurmError
-from slurm_plugin.slurm.limits import Limit
+from slurm_plugin.slurm.resources import Limit
 from slurm_plugin.submit import render, submission
 from tests.unit.cli.searches import SPEC, Door, said
 

@@ -8,9 +8,8 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.records import diagnoses, job_directory, log_files, node_drains, progress_file
+from slurm_plugin.records import diagnoses, job_directory, log_files, node_drains, progress_file, usage
 from slurm_plugin.records.progress_file import Point
-from slurm_plugin.records.series import usage
 from slurm_plugin.slurm import SlurmAwayError
 from tests import reports
 from tests.elements import Elements

@@ -10,7 +10,7 @@ from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.experiment import array, journal, register
 from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Search
 from slurm_plugin.slurm import SlurmError, Submitted
-from slurm_plugin.slurm.limits import Limit
+from slurm_plugin.slurm.resources import Limit
 from tests import fakes
 from tests.fakes import FakeSlurm
 from tests.refusals import refusal_of

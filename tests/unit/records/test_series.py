@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records import job_directory, progress_file
+from slurm_plugin.records import job_directory, progress_file, usage
 from slurm_plugin.records.progress_file import Point
-from slurm_plugin.records.series import usage
-from slurm_plugin.records.series.usage import Accelerator, Sample
+from slurm_plugin.records.usage import Accelerator, Sample
 
 START = 1_800_000_000.0
 HOSTILE = [

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records.series import slow
-from slurm_plugin.records.series.slow import RATIO, STEPS, Notice
+from slurm_plugin.records import slow
+from slurm_plugin.records.slow import RATIO, STEPS, Notice
 
 
 def test_when_a_notice_is_due() -> None:

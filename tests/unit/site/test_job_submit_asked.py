@@ -9,8 +9,7 @@ import pytest
 
 from slurm_plugin.site import lua
 from slurm_plugin.site.configuration import SiteConfig
-from slurm_plugin.spec.policy_language import Policy
-from slurm_plugin.spec.priorities import Priority
+from slurm_plugin.spec.policy_language import Policy, Priority
 
 PRIORITIES = {
     "urgent": Priority(partitions={"main": "rush"}),

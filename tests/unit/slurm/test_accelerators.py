@@ -6,7 +6,7 @@ import pytest
 
 from hostfiles import HostfileError
 from slurm_plugin.errors import MissingError
-from slurm_plugin.slurm import SlurmError, accelerators
+from slurm_plugin.slurm import SlurmError, inventory
 from slurm_plugin.slurm.resources import Gres, gres
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_GPUS_ON_NODE": "4"}
@@ -35,13 +35,13 @@ GROUPS = {
 )
 def test_slots(environ: Mapping[str, str], devices: Mapping[str, Sequence[Gres]], expected: list[int] | None) -> None:
     """One number for each node; nothing where the variables say the same, or where Slurm does not list all nodes."""
-    assert accelerators.slots(environ, lambda number: devices if number == 7 else {}) == expected
+    assert inventory.gpu_slots(environ, lambda number: devices if number == 7 else {}) == expected
 
 
 def test_slurm_is_asked_only_about_several_nodes_with_gpus() -> None:
     """One node knows its own GPUs, and a job without GPUs has none elsewhere."""
     for change in ({"SLURM_JOB_NODELIST": "n1"}, {"SLURM_GPUS_ON_NODE": ""}):
-        assert accelerators.slots({**JOB, **change}, lambda _: pytest.fail("Slurm was asked")) is None
+        assert inventory.gpu_slots({**JOB, **change}, lambda _: pytest.fail("Slurm was asked")) is None
 
 
 @pytest.mark.parametrize("error", [SlurmError("no answer\n  try: scontrol ping"), MissingError("no scontrol"), None])
@@ -53,14 +53,14 @@ def test_slurm_does_not_tell(error: Exception | None) -> None:
             raise error
         return {"n1": ()}
 
-    assert accelerators.slots(JOB, devices) is None
+    assert inventory.gpu_slots(JOB, devices) is None
     why = str(error).splitlines()[0] if error else "it does not list all of them"
     with pytest.raises(
         HostfileError, match=rf"^the job has 6 GPUs in all, .* how many n[12] has: {why}; ask for them "
     ):
-        accelerators.slots({**JOB, "SLURM_GPUS": "6"}, devices)
+        inventory.gpu_slots({**JOB, "SLURM_GPUS": "6"}, devices)
 
 
 def test_numbers() -> None:
     """The GPUs of each node, of all types."""
-    assert accelerators.numbers({**UNLIKE, "n3": ()}) == {"n1": [0, 1, 2, 3], "n2": [2, 3], "n9": [], "n3": []}
+    assert inventory.gpu_numbers({**UNLIKE, "n3": ()}) == {"n1": [0, 1, 2, 3], "n2": [2, 3], "n9": [], "n3": []}

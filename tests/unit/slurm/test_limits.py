@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurm_plugin.slurm.limits import Limit, of_arrays, of_user
+from slurm_plugin.slurm.resources import Limit, array_limits, user_limits
 from tests.unit.slurm.fake_commands import Bin
 
 RECORDS = """Current Association Manager state
@@ -47,7 +47,7 @@ OF_SHORT = [
 )
 def test_limits_of_a_user(user: str, account: str, qos: str, limits: list[Limit]) -> None:
     """Those of the job's account, or of the default one, and of the QOS that it names; what is used is subtracted."""
-    assert of_user(RECORDS, user, account, qos) == limits
+    assert user_limits(RECORDS, user, account, qos) == limits
 
 
 def test_a_cluster_without_accounting(commands: Bin) -> None:
@@ -73,4 +73,4 @@ def test_a_cluster_without_accounting(commands: Bin) -> None:
 )
 def test_limits_of_arrays(settings: dict[str, str], limits: list[tuple[int, str]]) -> None:
     """An array takes at most half of the jobs that slurmctld keeps."""
-    assert of_arrays(settings) == limits
+    assert array_limits(settings) == limits

@@ -7,9 +7,8 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.spec import load_all
 from slurm_plugin.submit import render, submission
-from slurm_plugin.submit.explain import explained, key_places
 from slurm_plugin.submit.policy_verdict import Verdict
-from slurm_plugin.submit.render import Line
+from slurm_plugin.submit.render import Line, explained, key_places
 from slurm_plugin.templates import templates_directory
 
 PRESETS = {"short": {"time": "5m", "env": {"C": "c", "A": "c"}}}

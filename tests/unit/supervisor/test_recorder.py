@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from prechecks.utilisation import Device
-from slurm_plugin.records import progress_file
-from slurm_plugin.records.series import slow, usage
+from slurm_plugin.records import progress_file, slow, usage
 from slurm_plugin.supervisor import log
 from slurm_plugin.supervisor.guard import sampler
 from slurm_plugin.supervisor.recording import recorder

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from prechecks.utilisation import Device
-from slurm_plugin.records.series.usage import Accelerator, Sample
+from slurm_plugin.records.usage import Accelerator, Sample
 from slurm_plugin.supervisor.guard import sampler
 from tests.guarded import new_job
 from tests.unit.prechecks.vendor import fake

@@ -3,7 +3,7 @@
 import pytest
 
 from slurm_plugin.logs.steps import Step
-from slurm_plugin.records.series.usage import Accelerator, Sample
+from slurm_plugin.records.usage import Accelerator, Sample
 from slurm_plugin.supervisor.recording.slowness import Facts, Ratios, StepTimes
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from slurm_plugin.records import grant, history
+from slurm_plugin.records import grant, history, usage
 from slurm_plugin.records.grant import Grant, Run, written
-from slurm_plugin.records.series import usage
 from slurm_plugin.slurm import HELD_BY_LIMIT, Queueing, Request
 from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.views import why

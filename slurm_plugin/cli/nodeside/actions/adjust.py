@@ -7,7 +7,7 @@ from typing import Any
 from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import check_context, job_lookup
 from slurm_plugin.cli.nodeside.actions import share_request
-from slurm_plugin.cli.nodeside.actions.bulk import JOBS, Done, act
+from slurm_plugin.cli.nodeside.job_lookup import JOBS, Done, act_on_each
 from slurm_plugin.records import durations, grant
 from slurm_plugin.slurm import Slurm, priority, time_limit
 
@@ -33,7 +33,7 @@ def _time(options: Namespace) -> int:
                 said = time_limit.change(door, job_id, seconds, longer=longer, most_s=most_s)
         return Done(job_id, said, {"limit_s": _limit(door, job_id)})
 
-    return act(options.jobs, "time", one, as_json=options.json)
+    return act_on_each(options.jobs, "time", one, as_json=options.json)
 
 
 def _number(word: str, door: Slurm, verb: str) -> int:
@@ -60,7 +60,7 @@ def _priority(options: Namespace) -> int:
             said = priority.change(door, job_id, options.to, priorities)
         return Done(job_id, said, {"priority": priority.word(door.request(job_id), priorities)})
 
-    return act(options.jobs, "priority", one, as_json=options.json)
+    return act_on_each(options.jobs, "priority", one, as_json=options.json)
 
 
 EXITS = "Exit 0: it was changed; 1: Slurm or the site does not allow it; 2: wrong usage, or Slurm did not answer."

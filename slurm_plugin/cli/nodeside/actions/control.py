@@ -11,12 +11,11 @@ from typing import NamedTuple, NoReturn
 from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.cli.nodeside.actions import share_request
-from slurm_plugin.cli.nodeside.actions.bulk import JOBS, Done, act
-from slurm_plugin.cli.nodeside.job_lookup import JOB
+from slurm_plugin.cli.nodeside.job_lookup import JOB, JOBS, Done, act_on_each
 from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.records import launch_record
 from slurm_plugin.slurm import Job, Slurm, SlurmError, steps
-from slurm_plugin.slurm.accelerators import GPU
+from slurm_plugin.slurm.inventory import GPU
 from slurm_plugin.slurm.resources import count
 from slurm_plugin.supervisor import hold
 
@@ -44,7 +43,7 @@ def _request(options: Namespace, verb: str, done: str) -> int:
         _send(job, directory, verb, job_lookup.cluster(door))
         return Done(job.id, done)
 
-    return act(options.jobs, verb, one, as_json=options.json)
+    return act_on_each(options.jobs, verb, one, as_json=options.json)
 
 
 def _send(job: Job, directory: Path, verb: str, cluster: str) -> None:
@@ -88,7 +87,7 @@ RELEASE = _command(
 
 def _stop(options: Namespace) -> int:
     """Stop each job."""
-    return act(options.jobs, "stop", _stop_one, as_json=options.json)
+    return act_on_each(options.jobs, "stop", _stop_one, as_json=options.json)
 
 
 def _stop_one(word: str) -> Done:

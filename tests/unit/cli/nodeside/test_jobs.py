@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.nodeside import job_records, jobs, refresh
-from slurm_plugin.records import job_directory, progress_file
+from slurm_plugin.cli.nodeside import job_records, jobs, output
+from slurm_plugin.records import job_directory, progress_file, usage
 from slurm_plugin.records.progress_file import Point
-from slurm_plugin.records.series import usage
-from slurm_plugin.records.series.usage import Accelerator, Sample
+from slurm_plugin.records.usage import Accelerator, Sample
 from slurm_plugin.supervisor import hold
 from tests.fakes import FakeSlurm
 from tests.unit.cli.nodeside.job_list import ME, NOW, Run, door, ids, runner
@@ -188,24 +187,24 @@ def test_watch(run: Run, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
-    repeat = refresh.repeat
-    monkeypatch.setattr(refresh, "repeat", lambda look: repeat(look, sleep))
+    repeat = output.repeat
+    monkeypatch.setattr(output, "repeat", lambda look: repeat(look, sleep))
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = run("--watch", "1", "--format", "id")
-    screen = refresh.HOME + "ID\x1b[K\n1\x1b[K\n" + refresh.END
-    away = refresh.HOME + "listing was refused\x1b[K\n" + refresh.END
+    screen = output.HOME + "ID\x1b[K\n1\x1b[K\n" + output.END
+    away = output.HOME + "listing was refused\x1b[K\n" + output.END
     assert (code, out, err) == (130, screen + away + away, "")
-    assert pauses == [refresh.EVERY_S] * 3
+    assert pauses == [output.EVERY_S] * 3
 
 
 def test_a_screen_that_is_too_small() -> None:
     """It keeps the first lines, and one that counts the others."""
-    assert refresh.screen(["a", "b", "c", "d"], 4).split(refresh.CLEAR_LINE)[:-1] == [
-        f"{refresh.HOME}a",
+    assert output.screen(["a", "b", "c", "d"], 4).split(output.CLEAR_LINE)[:-1] == [
+        f"{output.HOME}a",
         "b",
         "and 2 lines more",
     ]
-    assert refresh.screen(["a", "b"], 0).count(refresh.CLEAR_LINE) == 2
+    assert output.screen(["a", "b"], 0).count(output.CLEAR_LINE) == 2
 
 
 def test_no_process_is_left(run: Run, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:

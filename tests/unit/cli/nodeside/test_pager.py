@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.nodeside import pager
+from slurm_plugin.cli.nodeside import output
 from tests.terminal import on_a_terminal
 
-CODE = (
-    "import sys; from slurm_plugin.cli.nodeside import pager; pager.show('\\n'.join(map(str, range(int(sys.argv[1])))))"
-)
+CODE = r"""
+import sys
+from slurm_plugin.cli.nodeside import output
+output.show("\n".join(map(str, range(int(sys.argv[1])))))
+"""
 
 
 def numbers(count: int) -> str:
@@ -36,5 +38,5 @@ def test_only_what_is_longer_than_the_terminal(tmp_path: Path) -> None:
 def test_no_terminal_no_pager(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A pipe gets the text as it is."""
     monkeypatch.setenv("PAGER", "/nonexistent")
-    pager.show(numbers(500).removesuffix("\n"))
+    output.show(numbers(500).removesuffix("\n"))
     assert capsys.readouterr().out == numbers(500)

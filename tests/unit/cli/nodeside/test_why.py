@@ -11,8 +11,7 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup, why
 from slurm_plugin.errors import MissingError
-from slurm_plugin.records import grant, job_directory
-from slurm_plugin.records.series import usage
+from slurm_plugin.records import grant, job_directory, usage
 from slurm_plugin.slurm import Queueing, Request, SlurmAwayError, SlurmError
 from slurm_plugin.slurm.resources import Partition, Reservation
 from tests.fakes import FakeSlurm, job, node

@@ -10,7 +10,7 @@ from slurm_plugin import __version__
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.group import DefinedCommand
-from slurm_plugin.cli.reference import manual, tree
+from slurm_plugin.cli.reference import command, tree
 from slurm_plugin.cli.reference.tree import Node
 
 LOOK = Command(
@@ -68,7 +68,7 @@ def test_a_page() -> None:
     """What roff would read as a request or an escape is text."""
     parent = Node(("slurm-plugin",), "", (), (), ())
     found = tree.read(DefinedCommand(LOOK), ("slurm-plugin", "look"), "Look at it.")
-    assert manual.page(found, parent) == PAGE
+    assert command.page(found, parent) == PAGE
 
 
 def test_every_command_has_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], whole: Node) -> None:

@@ -17,10 +17,10 @@ from slurm_plugin.experiment.record import (
     State,
     Trial,
 )
-from slurm_plugin.views.axis import Axis
 from slurm_plugin.views.experiment import charts, figures, page
-from slurm_plugin.views.experiment.dimensions import searched
 from slurm_plugin.views.experiment.page import Beside
+from slurm_plugin.views.experiment.summary import searched
+from slurm_plugin.views.markup import Axis
 from tests import experiments
 from tests.elements import Elements
 from tests.experiments import BEGAN, HOSTILE

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.records.progress_file import Point
-from slurm_plugin.records.series.usage import Accelerator, Sample
+from slurm_plugin.records.usage import Accelerator, Sample
 from slurm_plugin.views.report import curves, plane
 from slurm_plugin.views.report.page import page
 from slurm_plugin.views.report.plane import Plane

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.records.series.usage import HELPS, Accelerator, Mean, Sample
+from slurm_plugin.records.usage import HELPS, Accelerator, Mean, Sample
 from slurm_plugin.views.report import verdict
 from slurm_plugin.views.report.story import Facts, build_story
 from tests import reports
