@@ -24,7 +24,7 @@ from benchmarks.measure import arguments, judged
 from slurm_plugin.experiment import journal
 from slurm_plugin.experiment.claim import Claims, Outcome, Task
 from slurm_plugin.experiment.journal import Journal
-from slurm_plugin.experiment.record import COMPLETED, Algorithm, Experiment, Metric, Search
+from slurm_plugin.records.experiments import COMPLETED, Algorithm, Experiment, Metric, Search
 from tests.fakes import FakeSlurm
 
 LIMIT_S = 0.010

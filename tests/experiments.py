@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slurm_plugin.experiment import journal
-from slurm_plugin.experiment.record import (
+from slurm_plugin.records.experiments import (
     CANCELLED,
     COMPLETED,
     FAILED,

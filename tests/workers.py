@@ -11,7 +11,7 @@ from typing import Any
 
 from prechecks import files
 from slurm_plugin.experiment import claim, follow, journal, worker
-from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Search, State
+from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Search, State
 from slurm_plugin.slurm import Job
 from tests import fakes
 

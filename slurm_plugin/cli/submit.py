@@ -56,7 +56,7 @@ def submit(spec_file: str, config: Path | None, *, in_editor: bool, dry_run: boo
     if is_search(data, spec_file):
         if in_editor:
             raise UsageError("--edit: found a search, whose file is kept\n  change the file, then submit it")
-        from slurm_plugin.cli.experiment import submit as experiment_submit  # noqa: PLC0415 - only for a search
+        from slurm_plugin.cli import experiment_submit  # noqa: PLC0415 - only for a search
 
         if wait:
             raise UsageError("--wait: found a search\n  follow it with: slurm-plugin experiment status --watch NAME")

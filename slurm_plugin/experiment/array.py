@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from prechecks import files
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import journal, register
-from slurm_plugin.experiment.record import FILE, Experiment
 from slurm_plugin.experiment.searchers import simple
+from slurm_plugin.records.experiments import FILE, Experiment
 from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.slurm.batch import withdraw
 from slurm_plugin.slurm.resources import Limit, array_limits

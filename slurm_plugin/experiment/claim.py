@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from prechecks import files
 from slurm_plugin.errors import SlurmPluginError, printable
-from slurm_plugin.experiment import journal, record, trial_input
+from slurm_plugin.experiment import journal, trial_input
 from slurm_plugin.experiment.follow import delete, is_mine, record_in, remove
 from slurm_plugin.experiment.journal import Journal, trial_directory
-from slurm_plugin.experiment.record import (
+from slurm_plugin.records import experiments
+from slurm_plugin.records.experiments import (
     COMPLETED,
     FAILED,
     INVALID,
@@ -26,7 +27,7 @@ from slurm_plugin.experiment.record import (
     Experiment,
     State,
     Trial,
-)  # fmt: skip
+)
 from slurm_plugin.slurm import ENDED, Slurm, SlurmError
 
 NOT_STARTED: Final = 126  # the code of a supervisor that could not be started with these values, as a shell has it
@@ -230,14 +231,16 @@ class Claims:
         """Return a trial to continue; `own`: only this task's. End those that must not run again."""
         while trial := unfinished(self.journal.fold.unfinished, self.task, self._over, own=own):
             written = journal.of_trial(trial_directory(self.journal.directory, trial.number))
-            ends = [each for each in written if each["e"] == "end" and each.get("state") in record.ENDED]
+            ends = [each for each in written if each["e"] == "end" and each.get("state") in experiments.ENDED]
             if ends:  # its worker died before it could write this into the journal, too
                 self.journal.append(ends[0])
             elif trial.number in self.journal.fold.stopping:
                 self._append_end(trial, Outcome(full_or_stopped(trial, self.experiment)))
             elif is_used_up(trial, self.task, self.experiment):
                 times = f"{trial.takes} tasks" if trial.takes > 1 else "its task"
-                self._append_end(trial, Outcome(record.FAILED, f"{times} ended before it did: retries are used up"))
+                self._append_end(
+                    trial, Outcome(experiments.FAILED, f"{times} ended before it did: retries are used up")
+                )
             else:
                 return trial
         return None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import array, journal
 from slurm_plugin.experiment.array import Array
-from slurm_plugin.experiment.record import INVALID, RUNNING, Experiment, State
+from slurm_plugin.records.experiments import INVALID, RUNNING, Experiment, State
 from slurm_plugin.slurm import ENDED, WAITING, Slurm, SlurmAwayError
 from slurm_plugin.slurm.calls import ignoring_ended_tasks
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from slurm_plugin.experiment import record
-from slurm_plugin.experiment.record import Experiment, Proposal, Report, Searcher, State, Trial
+from slurm_plugin.records import experiments
+from slurm_plugin.records.experiments import Experiment, Proposal, Report, Searcher, State, Trial
 
 MOST_TRIALS: Final = 10_000_000
 Event = Mapping[str, Any]
@@ -43,7 +43,7 @@ class Fold:
         if self.searcher:
             return self.searcher.exhausted
         budget: int = self._fields["budget"]
-        return 0 < budget <= sum(each.state != record.INVALID for each in trials)
+        return 0 < budget <= sum(each.state != experiments.INVALID for each in trials)
 
     @property
     def unfinished(self) -> tuple[Trial, ...]:
@@ -100,7 +100,7 @@ class Fold:
         task, again = str(event.get("task", "")), trial.takes > 0
         same = again and task == trial.task
         return trial._replace(
-            state=record.RUNNING,
+            state=experiments.RUNNING,
             task=task,
             job=whole(event, "job"),
             takes=trial.takes + (not same),
@@ -137,7 +137,7 @@ class Fold:
     def end(self, trial: Trial, event: Event) -> Trial:
         """End a trial."""
         state = event.get("state")
-        if state not in record.ENDED:
+        if state not in experiments.ENDED:
             return trial
         if self.searcher:
             self.searcher.ended(trial.number, state)
@@ -157,7 +157,13 @@ class Fold:
         """End all trials that are not over."""
         at = real(event, "at")
         for trial in self.unfinished:
-            ended = {"e": "end", "n": trial.number, "state": record.CANCELLED, "why": "it was cancelled", "at": at}
+            ended = {
+                "e": "end",
+                "n": trial.number,
+                "state": experiments.CANCELLED,
+                "why": "it was cancelled",
+                "at": at,
+            }
             self._put(self.end(trial, ended))
         return self.set(stopped=True)
 

@@ -19,7 +19,7 @@ from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.experiment import journal, trial_input
 from slurm_plugin.experiment.journal import Journal
 from slurm_plugin.experiment.metrics import Event, Metrics, is_name
-from slurm_plugin.experiment.record import Metric, Retention, Trial
+from slurm_plugin.records.experiments import Metric, Retention, Trial
 
 Checkpoint = tuple[int, str]  # the trial's number, the checkpoint's name
 

@@ -22,9 +22,9 @@ from typing import Any, Final, TypeVar
 
 from prechecks import files
 from slurm_plugin.errors import MissingError, UsageError
-from slurm_plugin.experiment import record
 from slurm_plugin.experiment.fold import Event, Fold, real, whole
-from slurm_plugin.experiment.record import Experiment, State
+from slurm_plugin.records import experiments
+from slurm_plugin.records.experiments import Experiment, State
 
 LOCK: Final = ".journal.lock"  # not the journal itself: to close any descriptor of a file ends its process's locks
 TRIAL: Final = "trial.json"  # in a trial's directory: the event `new`
@@ -40,14 +40,14 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 def trial_directory(directory: Path, number: int) -> Path:
     """Return the directory of a trial."""
-    return directory / record.TRIALS / f"{number:04}"
+    return directory / experiments.TRIALS / f"{number:04}"
 
 
 def create(directory: Path, experiment: Experiment) -> None:
     """Write a new experiment into an existing directory. Raise OSError: FileExistsError if it has a journal."""
-    with (directory / record.JOURNAL).open("x", encoding="utf-8") as file:
+    with (directory / experiments.JOURNAL).open("x", encoding="utf-8") as file:
         file.write(_head())
-    (directory / record.TRIALS).mkdir(exist_ok=True)
+    (directory / experiments.TRIALS).mkdir(exist_ok=True)
     search = experiment.search
     form = {
         **experiment._asdict(),
@@ -58,7 +58,7 @@ def create(directory: Path, experiment: Experiment) -> None:
         },
         "retention": experiment.retention and experiment.retention._asdict(),
     }
-    files.replace(directory / record.FILE, json.dumps({"v": 1, **form}, indent=1) + "\n", mode=None, durable=True)
+    files.replace(directory / experiments.FILE, json.dumps({"v": 1, **form}, indent=1) + "\n", mode=None, durable=True)
 
 
 def _head() -> str:
@@ -68,16 +68,16 @@ def _head() -> str:
 
 def read_experiment(directory: Path) -> Experiment:
     """Read `experiment.json`. Raise UsageError if it is missing or is not as this release writes it."""
-    path = directory / record.FILE
+    path = directory / experiments.FILE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found.pop("v") != 1:
             raise ValueError("of another version; accepted: 1")
         search, retention = found["search"], found.get("retention")
-        metric = _record(record.Metric, search["metric"])
-        algorithms = tuple(_record(record.Algorithm, each) for each in search["algorithms"])
-        made = _record(record.Search, {**search, "metric": metric, "algorithms": algorithms})
-        kept = None if retention is None else _record(record.Retention, retention)
+        metric = _record(experiments.Metric, search["metric"])
+        algorithms = tuple(_record(experiments.Algorithm, each) for each in search["algorithms"])
+        made = _record(experiments.Search, {**search, "metric": metric, "algorithms": algorithms})
+        kept = None if retention is None else _record(experiments.Retention, retention)
         return _record(Experiment, {**found, "search": made, "retention": kept})
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}\n  name the directory of an experiment") from error
@@ -104,7 +104,7 @@ class Journal:
     def __init__(self, directory: Path, *, search: bool = False) -> None:
         """Read nothing yet. `search`: fold the searcher along; raise MissingError if its library is missing."""
         self.directory, self.experiment = directory, read_experiment(directory)
-        self._path, self._search, self._mutex = directory / record.JOURNAL, search, threading.RLock()
+        self._path, self._search, self._mutex = directory / experiments.JOURNAL, search, threading.RLock()
         self._begins, self._offset, self._locked, self._torn = b"", 0, False, False
         self.fold = self._empty()
 
@@ -232,14 +232,14 @@ def rebuild(directory: Path) -> int:
 
     What the user changed (pause, extend ...) is only in the journal itself. Raise OSError.
     """
-    path, own = directory / record.JOURNAL, list[dict[str, Any]]()
+    path, own = directory / experiments.JOURNAL, list[dict[str, Any]]()
     fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         _lock(fd, directory)
         if path.exists():
             own += (each for each in _events(path.read_bytes().split(b"\n")) if each["e"] != _BEGIN)
             files.replace(directory / BEFORE_REPAIR, path.read_bytes(), mode=None)
-        places = sorted((directory / record.TRIALS).glob("[0-9]*"))
+        places = sorted((directory / experiments.TRIALS).glob("[0-9]*"))
         trials = [of_trial(each) for each in places if each.name.isdecimal() and not each.is_symlink()]
         events = _with_arrays(_merged(own, trials))
         text = "".join(f"{json.dumps(each)}\n" for each in events)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slurm_plugin.experiment.log_values import LogValues
-from slurm_plugin.experiment.record import Search
+from slurm_plugin.records.experiments import Search
 
 METRICS: Final = "metrics.jsonl"
 LOG: Final = "log"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from slurm_plugin.errors import SlurmPluginError, printable
-from slurm_plugin.experiment.record import FILE
 from slurm_plugin.records import directories
+from slurm_plugin.records.experiments import FILE
 
 _ARRAY = re.compile(r"([0-9]{1,10})(?:_[0-9]+)?", re.ASCII)  # an array job's id, or the name of one of its tasks
 MOST_BYTES: Final = 4 << 20  # the end of the register that is read: tens of thousands of submissions

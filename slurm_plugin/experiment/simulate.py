@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.experiment import space
-from slurm_plugin.experiment.record import COMPLETED, FAILED, STOPPED, Algorithm, Experiment, Metric, Search
 from slurm_plugin.experiment.searchers import asha, make, simple
 from slurm_plugin.experiment.searchers.asha import Operation, Promoting
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import COMPLETED, FAILED, STOPPED, Algorithm, Experiment, Metric, Search
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.spec import documents
 
@@ -94,7 +94,7 @@ def read_config(fields: Mapping[str, Any], trials: int) -> Config:
     if not isinstance(searcher, Mapping) or searcher.get("name") not in NAMES:
         name = searcher.get("name") if isinstance(searcher, Mapping) else searcher
         raise UsageError(
-            f"searcher.name: {space.found(name)}; accepted: {', '.join(NAMES)}{suggestion(str(name), NAMES)}"
+            f"searcher.name: {search_space.found(name)}; accepted: {', '.join(NAMES)}{suggestion(str(name), NAMES)}"
         )
     name = str(searcher["name"])
     given = {key: value for key, value in searcher.items() if value is not None}
@@ -102,7 +102,7 @@ def read_config(fields: Mapping[str, Any], trials: int) -> Config:
     if name == "async_halving":  # one bracket of adaptive_asha, which Determined had under this name
         name, options = "adaptive_asha", {**options, "bracket_rungs": [_whole("num_rungs", given.get("num_rungs", 5))]}
     names = fields.get("hyperparameters", {}) if name == "grid" else {}  # others make the same trials with any values
-    problems = space.check(names, (name,)) + asha.check(options)
+    problems = search_space.check(names, (name,)) + asha.check(options)
     if problems:
         raise UsageError("\n".join(f"{'.'.join(path)}: {text}" for path, text in problems))
     length, unit = _length("max_length", given["max_length"]) if "max_length" in given else (0, "")
@@ -229,11 +229,11 @@ def _metrics(data: bytes, source: str) -> list[Value]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{source}: {error}; accepted: JSON, such as [0.1, 0.2, null]") from error
     if not isinstance(found, list):
-        raise UsageError(f"{source}: {space.found(found)}; accepted: a list, such as [0.1, 0.2, null]")
+        raise UsageError(f"{source}: {search_space.found(found)}; accepted: a list, such as [0.1, 0.2, null]")
     for place, each in enumerate(found):
         if not is_value(each) and not (isinstance(each, list) and each and all(map(is_value, each))):
             raise UsageError(
-                f"{source}: trial {place + 1}: {space.found(each)}; accepted: a number, null, or a list of them"
+                f"{source}: trial {place + 1}: {search_space.found(each)}; accepted: a number, null, or a list of them"
             )
     return found
 
@@ -253,15 +253,15 @@ def _length(key: str, value: object) -> tuple[int, str]:
         ((unit, number),) = value.items()
         return _whole(f"{key}.{unit}", number), str(unit)
     if isinstance(value, Mapping):
-        raise UsageError(f"{key}: {space.found(value)}; accepted: one of batches, epochs, records")
+        raise UsageError(f"{key}: {search_space.found(value)}; accepted: one of batches, epochs, records")
     return _whole(key, value), ""
 
 
 def _whole(key: str, value: object) -> int:
     """Return a whole number of at least 0."""
-    if isinstance(value, int | float) and space.is_number(value, whole=True) and value >= 0:
+    if isinstance(value, int | float) and search_space.is_number(value, whole=True) and value >= 0:
         return int(value)
-    raise UsageError(f"{key}: {space.found(value)}; accepted: a whole number")
+    raise UsageError(f"{key}: {search_space.found(value)}; accepted: a whole number")
 
 
 def preview(experiment: Experiment) -> Mapping[str, Any]:
@@ -294,7 +294,7 @@ def preview(experiment: Experiment) -> Mapping[str, Any]:
             "least": (least or full * trials) if full else None,
             "most": full * trials if full else None,
         },
-        "grid": space.axes(search.space) if "grid" in names else None,
+        "grid": search_space.axes(search.space) if "grid" in names else None,
         "notes": notes,
     }
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import slurm_plugin
 from slurm_plugin.errors import printable
-from slurm_plugin.experiment import journal, space
+from slurm_plugin.experiment import journal
 from slurm_plugin.experiment.metrics import METRICS
-from slurm_plugin.experiment.record import Experiment, Trial
 from slurm_plugin.launch import variables
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import Experiment, Trial
 from slurm_plugin.records.job_plan import JobPlan
 
 HPARAMS: Final = "hparams.json"  # the values, nested; in the trial's directory
@@ -31,7 +32,7 @@ def text(value: Any) -> str:
 
 def shown(values: Mapping[str, Any]) -> str:
     """Return the values for a line of the log."""
-    line = printable(", ".join(f"{name}={text(value)}" for name, value in space.flat(values).items()))
+    line = printable(", ".join(f"{name}={text(value)}" for name, value in search_space.flat(values).items()))
     return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}..."
 
 
@@ -62,10 +63,14 @@ def link_library(directory: Path) -> None:
 def environment(directory: Path, trial: Trial, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a trial: the task's own, and the variables of the trial."""
     place = journal.trial_directory(directory, trial.number)
-    scalars = {name: value for name, value in space.flat(trial.values).items() if not isinstance(value, list | dict)}
+    scalars = {
+        name: value for name, value in search_space.flat(trial.values).items() if not isinstance(value, list | dict)
+    }
     return {
-        **{name: value for name, value in environ.items() if not name.startswith(space.HP)},  # this job's submitter's
-        **{space.variable(name): text(value) for name, value in scalars.items()},
+        **{
+            name: value for name, value in environ.items() if not name.startswith(search_space.HP)
+        },  # this job's submitter's
+        **{search_space.variable(name): text(value) for name, value in scalars.items()},
         "SLURM_PLUGIN_HPARAMS": str(place / HPARAMS),
         "SLURM_PLUGIN_TRIAL": str(trial.number),
         "SLURM_PLUGIN_EXPERIMENT": str(directory),
@@ -91,7 +96,7 @@ def plan(given: JobPlan, directory: Path, trial: Trial) -> JobPlan:
 
 def command(words: Sequence[str], experiment: Experiment, trial: Trial, *, escaped: bool) -> list[str]:
     """Return the words of a trial's command. `escaped`: a dollar in a word is doubled."""
-    texts = {name: text(value) for name, value in space.flat(trial.values).items()}
+    texts = {name: text(value) for name, value in search_space.flat(trial.values).items()}
     if escaped:
         texts = {name: value.replace("$", "$$") for name, value in texts.items()}
     found = [variables.with_hyperparameters(word, texts) for word in words]

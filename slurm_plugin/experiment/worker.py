@@ -22,8 +22,8 @@ from slurm_plugin.experiment.claim import Claims, Task, say
 from slurm_plugin.experiment.follow import Follower
 from slurm_plugin.experiment.journal import Journal
 from slurm_plugin.experiment.metrics import LOG
-from slurm_plugin.experiment.record import COMPLETED, Trial
 from slurm_plugin.records import diagnoses, job_directory, job_plan, site_settings
+from slurm_plugin.records.experiments import COMPLETED, Trial
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Slurm, SlurmError, connect
 

@@ -40,14 +40,12 @@ NODE_SIDE: Final = (
     "experiment/journal.py",
     "experiment/log_values.py",
     "experiment/metrics.py",
-    "experiment/record.py",
     "experiment/runner",  # the user's own interpreter runs it, with the user's PyTorch or Keras
     "experiment/searchers/__init__.py",  # those of other packages run with the Python that submitted the search
     "experiment/searchers/asha.py",
     "experiment/searchers/libraries.py",
     "experiment/searchers/simple.py",
     "experiment/shim",
-    "experiment/space.py",
     "experiment/trial.py",
     "experiment/trial_input.py",
     "experiment/worker.py",

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from slurm_plugin.experiment import journal
-from slurm_plugin.experiment.record import COMPLETED, STOPPED
+from slurm_plugin.records.experiments import COMPLETED, STOPPED
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import workdir
 from tests.waiting import until

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from slurm_plugin.experiment import journal
-from slurm_plugin.experiment.record import CANCELLED, COMPLETED, RUNNING, State
+from slurm_plugin.records.experiments import CANCELLED, COMPLETED, RUNNING, State
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import workdir

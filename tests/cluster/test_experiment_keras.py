@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.experiment import journal, record
+from slurm_plugin.experiment import journal
+from slurm_plugin.records import experiments
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import jobs
 from tests.consumers.keras_runs import QUIET
@@ -54,9 +55,9 @@ def submit(box: Sandbox, consumers: Consumers, name: str, *, breaks: bool) -> jo
     directory = jobs.workdir(box, name)
     trial, here = directory / "e/trials/0001", f"/home/alice/{name}"
     trial.mkdir(parents=True)
-    algorithms = (record.Algorithm("single"),)
-    search = record.Search(record.Metric("val_loss"), {}, algorithms, max_length=3, unit="epochs")
-    journal.create(directory / "e", record.Experiment(name, search, runner=RUNNER))
+    algorithms = (experiments.Algorithm("single"),)
+    search = experiments.Search(experiments.Metric("val_loss"), {}, algorithms, max_length=3, unit="epochs")
+    journal.create(directory / "e", experiments.Experiment(name, search, runner=RUNNER))
     (trial / "hparams.json").write_text(json.dumps({"global_batch_size": 16, "lr": 0.05, "norm": 1}))
     (directory / "fitted.py").write_text(TRIAL.read_text())
     (directory / "model_def.py").write_text(WAITS)
@@ -127,14 +128,14 @@ def test_an_experiment_file_with_a_keras_trial(cluster: Sandbox) -> None:
     said = cluster.run(["sh", "-c", "cd /home/alice/keras-file && exec slurm-plugin experiment submit --json e.yaml"])
     experiment = cluster.home("alice") / Path(json.loads(said.stdout)["experiment"]).relative_to("/home/alice")
 
-    def trials() -> tuple[record.Trial, ...]:
+    def trials() -> tuple[experiments.Trial, ...]:
         return journal.load(experiment)[1].trials
 
     until(
         lambda: len(trials()) == 2 and all(each.is_over for each in trials()),
         lambda: "\n".join(path.read_text() for path in (*experiment.glob("trials/*/log"), *directory.glob("*.out"))),
     )
-    assert [(each.state, each.why) for each in trials()] == [(record.COMPLETED, "")] * 2
+    assert [(each.state, each.why) for each in trials()] == [(experiments.COMPLETED, "")] * 2
     assert [[report.time for report in each.reports] for each in trials()] == [[1, 2, 3]] * 2
     assert all(each.reports[2].value < each.reports[0].value for each in trials())
     for each in trials():

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.experiment import journal, record
+from slurm_plugin.experiment import journal
+from slurm_plugin.records import experiments
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import jobs, programs
 from tests.waiting import until
@@ -53,10 +54,14 @@ def submit(box: Sandbox, name: str) -> jobs.Job:
     trial = directory / "e/trials/0001"
     trial.mkdir(parents=True)
     runner = {"min_validation_period": {"epochs": 1}, "min_checkpoint_period": {"batches": 7}}
-    search = record.Search(
-        record.Metric("validation_loss"), {}, (record.Algorithm("single"),), max_length=3, unit="epochs"
+    search = experiments.Search(
+        experiments.Metric("validation_loss"),
+        {},
+        (experiments.Algorithm("single"),),
+        max_length=3,
+        unit="epochs",
     )
-    journal.create(directory / "e", record.Experiment(name, search, runner=runner))
+    journal.create(directory / "e", experiments.Experiment(name, search, runner=runner))
     (trial / "hparams.json").write_text(json.dumps({"global_batch_size": 16, "lr": 0.05}))
     (directory / "linear.py").write_text(TRIAL.read_text())
     (directory / "model_def.py").write_text(WAITS)
@@ -119,7 +124,7 @@ def test_an_experiment_file_with_a_trial_class(cluster: Sandbox) -> None:
         lambda: "\n".join(path.read_text() for path in (*experiment.glob("trials/*/log"), *directory.glob("*.out"))),
     )
     trials = state(experiment).trials
-    assert [each.state for each in trials] == [record.COMPLETED] * 2, [each.why for each in trials]
+    assert [each.state for each in trials] == [experiments.COMPLETED] * 2, [each.why for each in trials]
     (known,) = [each for each in trials if each.values["lr"] == 0.05]
     assert [report.time for report in known.reports] == [1, 2, 3]
     assert [report.value for report in known.reports] == pytest.approx([*LOSSES.values()], abs=1e-6)
@@ -128,6 +133,6 @@ def test_an_experiment_file_with_a_trial_class(cluster: Sandbox) -> None:
         assert kept == ["step-00000032", "step-00000048"]
 
 
-def state(experiment: Path) -> record.State:
+def state(experiment: Path) -> experiments.State:
     """Return what the journal says."""
     return journal.load(experiment)[1]

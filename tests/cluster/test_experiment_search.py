@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from slurm_plugin.experiment import journal
-from slurm_plugin.experiment.record import COMPLETED, Proposal
 from slurm_plugin.experiment.searchers import make
+from slurm_plugin.records.experiments import COMPLETED, Proposal
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import programs
 from tests.cluster.jobs import workdir

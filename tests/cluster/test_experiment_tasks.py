@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from slurm_plugin.experiment import journal
-from slurm_plugin.experiment.record import COMPLETED, RUNNING, State, Trial
+from slurm_plugin.records.experiments import COMPLETED, RUNNING, State, Trial
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.controller import away
 from tests.cluster.etc import Etc

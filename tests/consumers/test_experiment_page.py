@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from slurm_plugin.cli.experiment.views import REPORT
-from slurm_plugin.experiment.record import FAILED, Algorithm, Experiment, Metric, Report, Search, State, Trial
+from slurm_plugin.records.experiments import FAILED, Algorithm, Experiment, Metric, Report, Search, State, Trial
 from tests import experiments
 from tests.browser import CONTRAST, Browser
 from tests.experiments import HOSTILE

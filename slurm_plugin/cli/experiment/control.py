@@ -15,7 +15,7 @@ from slurm_plugin.cli.nodeside import output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import control, journal, register
 from slurm_plugin.experiment.control import Change
-from slurm_plugin.experiment.record import RUNNING, Experiment, State
+from slurm_plugin.records.experiments import RUNNING, Experiment, State
 from slurm_plugin.slurm import Slurm, SlurmAwayError, connect
 from slurm_plugin.views.columns import columns
 from slurm_plugin.views.experiment import summary, text

@@ -11,14 +11,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from slurm_plugin.errors import MissingError, SlurmPluginError, printable
-from slurm_plugin.experiment import journal, space, trial_input
+from slurm_plugin.experiment import journal, trial_input
 from slurm_plugin.experiment.file import loader
 from slurm_plugin.experiment.metrics import LOG
-from slurm_plugin.experiment.record import FAILED, SOURCE, Experiment, State, Trial
 from slurm_plugin.experiment.simulate import preview
 from slurm_plugin.logs import diagnosis, library
 from slurm_plugin.logs.diagnosis import form
-from slurm_plugin.records import diagnoses
+from slurm_plugin.records import diagnoses, search_space
+from slurm_plugin.records.experiments import FAILED, SOURCE, Experiment, State, Trial
 from slurm_plugin.spec import submit_config
 from slurm_plugin.views.experiment.page import Beside
 from slurm_plugin.views.experiment.series import VALIDATION, Series
@@ -51,7 +51,9 @@ def _command(command: str, directory: Path, experiment: Experiment, trial: Trial
     if line != command or not command:
         return line if command else ""
     values = trial_input.environment(directory, trial, {}).items()
-    return " ".join([*(f"{name}={shlex.quote(each)}" for name, each in values if name.startswith(space.HP)), line])
+    return " ".join(
+        [*(f"{name}={shlex.quote(each)}" for name, each in values if name.startswith(search_space.HP)), line]
+    )
 
 
 def page_extras(directory: Path, experiment: Experiment, state: State, page: Path | None) -> Beside:
@@ -103,7 +105,7 @@ def tensorboard(directory: Path, trials: Sequence[Trial], series: Callable[[int]
             writer = EventFileWriter(str(own))
         except OSError as error:
             raise SlurmPluginError(f"{printable(str(own))}: {error.strerror}; name another directory") from error
-        values = {name: _scalar(each) for name, each in space.flat(trial.values).items()}
+        values = {name: _scalar(each) for name, each in search_space.flat(trial.values).items()}
         began = trial.began or 0.0
         hyper = summary_v2.hparams_pb(values, trial_id=f"{trial.number:04}", start_time_secs=began)
         writer.add_event(Event(wall_time=began, summary=hyper))

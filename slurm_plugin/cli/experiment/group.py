@@ -4,7 +4,7 @@ from typing import Final
 
 from slurm_plugin.cli.group import LazyGroup
 
-_SUBMIT: Final = "slurm_plugin.cli.experiment.submit"
+_SUBMIT: Final = "slurm_plugin.cli.experiment_submit"
 _CONTROL: Final = "slurm_plugin.cli.experiment.control"
 _VIEWS: Final = "slurm_plugin.cli.experiment.views"
 VERBS: Final = {

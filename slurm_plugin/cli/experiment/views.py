@@ -18,9 +18,9 @@ from slurm_plugin.cli.nodeside import log_follow, log_lookup, logs, output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import journal, register
 from slurm_plugin.experiment.metrics import LOG, METRICS
-from slurm_plugin.experiment.record import STATES, Experiment, Trial
 from slurm_plugin.logs import selection, tail
 from slurm_plugin.logs.tail import Range
+from slurm_plugin.records.experiments import STATES, Experiment, Trial
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.views.columns import finite
 from slurm_plugin.views.experiment import page, series, text

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import UsageError, printable
-from slurm_plugin.experiment import space
 from slurm_plugin.experiment.file import keys, reader
-from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Search
 from slurm_plugin.experiment.searchers import asha, libraries
 from slurm_plugin.launch import variables
-from slurm_plugin.records import durations
+from slurm_plugin.records import durations, search_space
+from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Search
 from slurm_plugin.records.nearest import nearest, suggestion
 from slurm_plugin.slurm import Node
 from slurm_plugin.spec import Spec, documents, keyed, one, search_key
@@ -70,7 +69,7 @@ def problems(spec: Spec) -> Iterator[Problem]:
     for key, why in _NOT_WITH.items():
         if getattr(spec, key) and not (key == "array" and spec.tasks):  # `tasks` are an array
             yield Problem((key,), f"found it with `search`: {why}")
-    of_space = space.check(asked.space, asked.algorithm)
+    of_space = search_space.check(asked.space, asked.algorithm)
     yield from (Problem((KEY, "space", *each.path), each.text) for each in of_space)
     yield from _command_problems(spec, asked)
     yield from _regex_problems(asked.metric.regex)
@@ -83,7 +82,7 @@ def problems(spec: Spec) -> Iterator[Problem]:
 
 def _command_problems(spec: Spec, asked: search_key.Search) -> Iterator[Problem]:
     """Yield names in the command that are no hyperparameters."""
-    names = [".".join(path) for path, _ in space.parameters(asked.space)]
+    names = [".".join(path) for path, _ in search_space.parameters(asked.space)]
     for each in variables.hyperparameters((spec.command,)):
         if each not in names:
             name = printable(each)
@@ -122,8 +121,8 @@ def _budget_problems(asked: search_key.Search) -> Iterator[Problem]:
     """Yield what is wrong with the number of trials, and with their length."""
     first = next(iter(asked.algorithm), "")
     samples = asked.num_samples
-    if samples is not None and (not space.is_number(samples, whole=True) or samples < 1):
-        yield Problem((KEY, "num_samples"), f"{space.found(samples)}; accepted: a whole number above 0")
+    if samples is not None and (not search_space.is_number(samples, whole=True) or samples < 1):
+        yield Problem((KEY, "num_samples"), f"{search_space.found(samples)}; accepted: a whole number above 0")
     elif samples is not None and asked.trials not in (None, samples):
         yield Problem((KEY, "num_samples"), f"found {samples}, and `trials: {asked.trials}`; keep one of the two")
     elif first not in _OWN_BUDGET and asked.trials is None and samples is None:

@@ -13,7 +13,7 @@ from slurm_plugin.experiment.file.entrypoint import Program
 from slurm_plugin.experiment.file.entrypoint import program as read_program
 from slurm_plugin.experiment.file.job import Machines, Slots, image_of, job_name
 from slurm_plugin.experiment.file.keys import ExperimentFile, SharedFS, Storage
-from slurm_plugin.experiment.record import Experiment, Retention
+from slurm_plugin.records.experiments import Experiment, Retention
 from slurm_plugin.records.features import MOST_NODES
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.records.token import MAX_RETRIES

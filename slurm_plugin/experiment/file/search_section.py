@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from slurm_plugin.experiment import space
 from slurm_plugin.experiment.file import keys
 from slurm_plugin.experiment.file.keys import UNITS, AsyncHalving, ExperimentFile, Halving, Searcher
-from slurm_plugin.experiment.record import Algorithm, Metric, Search
 from slurm_plugin.experiment.searchers import asha
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import Algorithm, Metric, Search
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.spec import documents
 from slurm_plugin.spec.documents import Document, Problem, found
@@ -37,7 +37,7 @@ def searcher(document: Document) -> tuple[Searcher | None, tuple[Problem, ...]]:
 
 def space_problems(values: object, name: str) -> Iterator[Problem]:
     """Yield the problems of the hyperparameters."""
-    for each in space.check(values, (name,)):
+    for each in search_space.check(values, (name,)):
         yield Problem((HYPERPARAMETERS, *each.path), each.text)
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment import journal, record, trial
+from slurm_plugin.experiment import journal, trial
+from slurm_plugin.records import experiments
 
 UNITS: Final = ("batches", "epochs", "records")
 POLICIES: Final = ("best", "all", "none")
 SEED_BITS: Final = 31  # as Determined's seeds: 0 to 2^31 - 1
-_NONE: Final = record.Experiment("", record.Search(record.Metric(""), {}, ()))
+_NONE: Final = experiments.Experiment("", experiments.Search(experiments.Metric(""), {}, ()))
 
 
 class Length(NamedTuple):
@@ -64,7 +65,7 @@ class Settings(NamedTuple):
     seed: int  # of this trial: the same in each of its runs
     hparams: Mapping[str, Any]
     config: Mapping[str, Any]  # the experiment as its file has it, for the Trial's get_experiment_config
-    metric: record.Metric
+    metric: experiments.Metric
     max_length: Length
     validation: Length  # min_validation_period
     checkpoint: Length  # min_checkpoint_period
@@ -121,10 +122,10 @@ def load(entrypoint: str = "", environ: Mapping[str, str] = os.environ) -> Setti
     )
 
 
-def _config(found: record.Experiment) -> Mapping[str, Any]:
+def _config(found: experiments.Experiment) -> Mapping[str, Any]:
     """Return the experiment in the form of its file, as far as a Trial may ask for it."""
     search = found.search
-    algorithm = search.algorithms[0] if search.algorithms else record.Algorithm("single")
+    algorithm = search.algorithms[0] if search.algorithms else experiments.Algorithm("single")
     searcher = {
         **algorithm.options,
         "name": algorithm.name,

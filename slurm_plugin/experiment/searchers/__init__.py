@@ -5,9 +5,9 @@ from importlib import import_module
 from typing import Final
 
 from slurm_plugin.errors import UsageError, printable
-from slurm_plugin.experiment.record import Algorithm, Proposal, Search, Searcher
 from slurm_plugin.experiment.searchers import libraries
 from slurm_plugin.experiment.searchers.libraries import needs
+from slurm_plugin.records.experiments import Algorithm, Proposal, Search, Searcher
 from slurm_plugin.records.nearest import suggestion
 
 __all__ = ["ALGORITHMS", "make", "needs"]

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment import space
-from slurm_plugin.experiment.record import CANCELLED, FAILED, INVALID, Proposal, Search
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import CANCELLED, FAILED, INVALID, Proposal, Search
 from slurm_plugin.records.nearest import suggestion
 
 MODES: Final = ("aggressive", "standard", "conservative")
@@ -38,7 +38,7 @@ class Bracket(NamedTuple):
     concurrent: int
 
 
-def check(options: Mapping[str, Any]) -> list[space.Problem]:
+def check(options: Mapping[str, Any]) -> list[search_space.Problem]:
     """Return the problems of the options of adaptive_asha."""
 
     given = defaulted(options)
@@ -47,12 +47,12 @@ def check(options: Mapping[str, Any]) -> list[space.Problem]:
     accepted = {
         "mode": (mode in MODES, ", ".join(MODES) + suggestion(str(mode), MODES)),
         "divisor": (
-            space.is_number(divisor) and 1 < divisor <= MOST_DIVISOR,
+            search_space.is_number(divisor) and 1 < divisor <= MOST_DIVISOR,
             f"a number above 1, up to {MOST_DIVISOR}",
         ),
-        "max_rungs": (space.is_number(most, whole=True) and most >= 1, "a whole number above 0"),
+        "max_rungs": (search_space.is_number(most, whole=True) and most >= 1, "a whole number above 0"),
         "bracket_rungs": (
-            is_list and all(space.is_number(each, whole=True) and 1 <= each <= MOST_RUNGS for each in counts),
+            is_list and all(search_space.is_number(each, whole=True) and 1 <= each <= MOST_RUNGS for each in counts),
             f"a list of whole numbers from 1 to {MOST_RUNGS}",
         ),
         "stop_once": (isinstance(stop, bool), "true, false"),
@@ -60,11 +60,11 @@ def check(options: Mapping[str, Any]) -> list[space.Problem]:
     unknown = [key for key in options if key not in OPTIONS]
     return [
         *(
-            space.Problem((key,), f"unknown key; accepted: {', '.join(OPTIONS)}{suggestion(key, OPTIONS)}")
+            search_space.Problem((key,), f"unknown key; accepted: {', '.join(OPTIONS)}{suggestion(key, OPTIONS)}")
             for key in unknown
         ),
         *(
-            space.Problem((key,), f"{space.found(given[key])}; accepted: {what}")
+            search_space.Problem((key,), f"{search_space.found(given[key])}; accepted: {what}")
             for key, (is_good, what) in accepted.items()
             if not is_good
         ),
@@ -183,7 +183,7 @@ class AdaptiveASHA:
             if not beyond or left[bracket] <= 0:
                 return None
         rng = random.Random(f"{self._search.seed}:{number}")  # noqa: S311 # no secret
-        return Proposal(space.sample(self._search.space, rng), bracket)
+        return Proposal(search_space.sample(self._search.space, rng), bracket)
 
     def created(self, number: int, proposal: Proposal) -> None:
         """Count a trial; it takes the first turn of its bracket."""

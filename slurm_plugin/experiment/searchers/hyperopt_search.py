@@ -10,8 +10,8 @@ from typing import Any
 from hyperopt import anneal, hp, tpe
 from hyperopt.base import JOB_STATE_DONE, JOB_STATE_RUNNING, STATUS_OK, STATUS_RUNNING, Domain, Trials
 
-from slurm_plugin.experiment.record import Search
 from slurm_plugin.experiment.searchers.model import LibrarySearcher, Point
+from slurm_plugin.records.experiments import Search
 
 
 class HyperoptSearcher(LibrarySearcher):

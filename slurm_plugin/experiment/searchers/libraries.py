@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import MissingError
-from slurm_plugin.experiment import space
-from slurm_plugin.experiment.record import Algorithm, Search
-from slurm_plugin.experiment.space import Problem
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import Algorithm, Search
+from slurm_plugin.records.search_space import Problem
 
 
 class Option(NamedTuple):
@@ -23,15 +23,15 @@ class Option(NamedTuple):
 
 
 def _whole(least: int) -> Callable[[Any], bool]:
-    return lambda value: space.is_number(value, whole=True) and value >= least
+    return lambda value: search_space.is_number(value, whole=True) and value >= least
 
 
 def _is_share(value: Any) -> bool:
-    return space.is_number(value) and 0 < value < 1
+    return search_space.is_number(value) and 0 < value < 1
 
 
 def _is_positive(value: Any) -> bool:
-    return space.is_number(value) and value >= 0
+    return search_space.is_number(value) and value >= 0
 
 
 def _is_flag(value: Any) -> bool:
@@ -55,7 +55,9 @@ OPTIONS: Final[Mapping[str, Mapping[str, Option]]] = {
         "gamma": Option(0.25, _is_share, "a number between 0 and 1"),
     },
     "anneal_search": {
-        "avg_best_idx": Option(2.0, lambda value: space.is_number(value) and value >= 1, "a number of at least 1"),
+        "avg_best_idx": Option(
+            2.0, lambda value: search_space.is_number(value) and value >= 1, "a number of at least 1"
+        ),
         "shrink_coef": Option(0.1, _is_positive, POSITIVE),
     },
     "optuna": {
@@ -90,14 +92,14 @@ def all_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: int(value) if key.startswith("n_") and value is not None else value for key, value in values.items()}
 
 
-def check(algorithm: Algorithm, searched: space.Space) -> Iterator[Problem]:
+def check(algorithm: Algorithm, searched: search_space.Space) -> Iterator[Problem]:
     """Yield what is wrong with an algorithm of another package, and with what it searches; the space has no problem.
 
     Paths are those below `search`.
     """
     options = OPTIONS.get(algorithm.name, {})
     wrong = {
-        key: f"{space.found(value)}; accepted: {options[key].accepted}"
+        key: f"{search_space.found(value)}; accepted: {options[key].accepted}"
         for key, value in algorithm.options.items()
         if key in options and value is not None and not options[key].is_good(value)
     }
@@ -108,7 +110,7 @@ def check(algorithm: Algorithm, searched: space.Space) -> Iterator[Problem]:
     if kind in ("optuna gp", "optuna cmaes"):
         for key in (key for key in OF_TPE if algorithm.options.get(key) is not None):
             yield Problem((key,), f"found it with {kind}; accepted: with the sampler tpe")
-    entries = [(path, entry) for path, entry in space.parameters(searched) if entry["type"] != "const"]
+    entries = [(path, entry) for path, entry in search_space.parameters(searched) if entry["type"] != "const"]
     if not entries:
         yield Problem(("space",), f"found only constants for {algorithm.name}; accepted: at least one range")
     for path, entry in entries:

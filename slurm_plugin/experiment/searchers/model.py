@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.experiment import space
-from slurm_plugin.experiment.record import CANCELLED, FAILED, INVALID, Metric, Proposal, Search
 from slurm_plugin.experiment.searchers import libraries
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import CANCELLED, FAILED, INVALID, Metric, Proposal, Search
 
 TRIES: Final = 100  # random points that are tried in place of one that another trial has
 NEAR: Final = 1e-6  # two points are the same if no coordinate differs by more
@@ -58,7 +58,7 @@ class Dimension(NamedTuple):
 
     @property
     def _base(self) -> float:
-        return float(self.form.get("base", space.BASE))
+        return float(self.form.get("base", search_space.BASE))
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class LibrarySearcher:
         self._search, self._options = search, libraries.all_options(search.algorithms[0].name, options)
         self._budget = search.trials
         self._dimensions = tuple(
-            Dimension(path, entry) for path, entry in space.parameters(search.space) if entry["type"] != "const"
+            Dimension(path, entry) for path, entry in search_space.parameters(search.space) if entry["type"] != "const"
         )
         self._trials: dict[int, Known] = {}
 
@@ -93,7 +93,7 @@ class LibrarySearcher:
         if self.exhausted:
             return None
         rng = random.Random(f"{self._search.seed}:{number}")  # noqa: S311 - no secret
-        values = space.sample(self._search.space, rng)
+        values = search_space.sample(self._search.space, rng)
         for each, place in zip(self._dimensions, self._suggest(number, rng.getrandbits(32)), strict=True):
             inner = values
             for key in each.path[:-1]:
@@ -104,7 +104,7 @@ class LibrarySearcher:
             point = self._point(values)
             if not any(all(abs(a - b) <= NEAR for a, b in zip(point, each, strict=True)) for each in taken):
                 break
-            values = space.sample(self._search.space, rng)
+            values = search_space.sample(self._search.space, rng)
         return Proposal(values)
 
     def created(self, number: int, proposal: Proposal) -> None:
@@ -144,7 +144,7 @@ class LibrarySearcher:
 
     def _point(self, values: Mapping[str, Any]) -> Point:
         """Return the point of a trial's values."""
-        named = space.flat(values)
+        named = search_space.flat(values)
         found = tuple(each.place(named[each.name]) for each in self._dimensions)
         if not all(map(math.isfinite, found)):
             raise ValueError("a value is not a number")

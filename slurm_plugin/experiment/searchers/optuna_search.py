@@ -11,8 +11,8 @@ from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, TPESampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState, create_trial
 
-from slurm_plugin.experiment.record import CANCELLED, INVALID, Proposal, Search
 from slurm_plugin.experiment.searchers.model import LibrarySearcher, Point
+from slurm_plugin.records.experiments import CANCELLED, INVALID, Proposal, Search
 
 SAMPLERS: Final[Mapping[str, Callable[..., BaseSampler]]] = {"tpe": TPESampler, "gp": GPSampler, "cmaes": CmaEsSampler}
 QUIET: Final[Mapping[str, Any]] = {

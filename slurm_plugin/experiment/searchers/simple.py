@@ -4,8 +4,8 @@ import random
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from slurm_plugin.experiment import space
-from slurm_plugin.experiment.record import INVALID, Proposal, Search
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import INVALID, Proposal, Search
 
 
 def budget(search: Search, name: str) -> int:
@@ -13,7 +13,7 @@ def budget(search: Search, name: str) -> int:
     if name == "single":
         return 1
     if name == "grid":
-        size = space.grid_size(search.space)
+        size = search_space.grid_size(search.space)
         return min(size, search.trials) if search.trials else size
     return search.trials
 
@@ -33,7 +33,7 @@ class Random:
 
     def values(self, number: int) -> Mapping[str, Any]:
         """Return the values of a trial that begins now."""
-        return space.sample(self._search.space, random.Random(f"{self._search.seed}:{number}"))  # noqa: S311 # no secret
+        return search_space.sample(self._search.space, random.Random(f"{self._search.seed}:{number}"))  # noqa: S311 # no secret
 
     def propose(self, number: int, *, beyond: bool = False) -> Proposal | None:
         """Return the values of the next trial; None if no trial may begin now."""
@@ -84,8 +84,10 @@ class Grid(Random):
 
     def values(self, number: int) -> Mapping[str, Any]:
         """Return the next point."""
-        return space.grid_point(self._search.space, space.grid_size(self._search.space) - 1 - self._counted)
+        return search_space.grid_point(
+            self._search.space, search_space.grid_size(self._search.space) - 1 - self._counted
+        )
 
     def extend(self, trials: int) -> None:
         """Add points that the budget left out."""
-        self._budget = min(self._budget + trials, space.grid_size(self._search.space))
+        self._budget = min(self._budget + trials, search_space.grid_size(self._search.space))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from slurm_plugin.experiment.record import (
+from slurm_plugin.records.experiments import (
     CANCELLED,
     COMPLETED,
     FAILED,

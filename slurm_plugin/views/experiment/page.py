@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from slurm_plugin.experiment import space
-from slurm_plugin.experiment.record import CANCELLED, FAILED, INVALID, Experiment, State, Trial
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import CANCELLED, FAILED, INVALID, Experiment, State, Trial
 from slurm_plugin.records.history import duration
 from slurm_plugin.views import markup
 from slurm_plugin.views.columns import shown
@@ -175,7 +175,11 @@ def _table(experiment: Experiment, trials: Sequence[Trial], now: float, link: Ca
 def _fixed(experiment: Experiment, trials: Sequence[Trial]) -> str:
     """Return the hyperparameters that all trials share, and what the file asked for without an effect on Slurm."""
     names = {each.name for each in searched(experiment.search.space)}
-    fixed = {name: each for name, each in space.flat(trials[0].values).items() if name not in names} if trials else {}
+    fixed = (
+        {name: each for name, each in search_space.flat(trials[0].values).items() if name not in names}
+        if trials
+        else {}
+    )
     said = ", ".join(f"{name} = {shown(each, LONGEST)}" for name, each in fixed.items())
     return paragraph(f"The same for all trials: {said}" if said else "", "dim") + "".join(
         paragraph(each, "dim") for each in experiment.notes

@@ -6,8 +6,8 @@ Also the hyperparameters that it searches, and the values that its trials have f
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.experiment import space
-from slurm_plugin.experiment.record import (
+from slurm_plugin.records import search_space
+from slurm_plugin.records.experiments import (
     CANCELLED,
     COMPLETED,
     ENDED,
@@ -157,7 +157,7 @@ def rows(experiment: Experiment, trials: Sequence[Trial], now: float) -> list[li
     Text is not changed: a reader of the file must not run it, as a spreadsheet may.
     """
     records = [record(experiment, each, now) for each in trials]
-    values = [space.flat(each.values) for each in trials]
+    values = [search_space.flat(each.values) for each in trials]
     names = list(dict.fromkeys(name for each in values for name in each))
     keys = [key for key in record(experiment, Trial(0, {}), now) if key not in ("values", "checkpoints")]
     found = [[*keys, *(f"hp.{name}" for name in names)]]
@@ -224,13 +224,13 @@ class Dimension(NamedTuple):
 def searched(values: Mapping[str, Any]) -> tuple[Dimension, ...]:
     """Return the hyperparameters of a space that are not constant, in the order of their names."""
     found = []
-    for path, each in space.parameters(values):
+    for path, each in search_space.parameters(values):
         if each["type"] == "categorical":
             found.append(Dimension(path, choices=tuple(dict.fromkeys(map(shown, each.get("vals") or ("",))))))
         elif each["type"] in ("int", "double", "log"):
             low, high = finite(each.get("minval")) or 0.0, finite(each.get("maxval")) or 0.0
             if each["type"] == "log":
-                base = finite(each.get("base")) or space.BASE
+                base = finite(each.get("base")) or search_space.BASE
                 low, high = _power(base, low), _power(base, high)
             found.append(Dimension(path, low, high, log=each["type"] == "log" and low > 0))
     return tuple(found)

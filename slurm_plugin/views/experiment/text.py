@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from slurm_plugin.errors import UsageError, printable
-from slurm_plugin.experiment.record import CANCELLED, COMPLETED, FAILED, RUNNING, STOPPED, Experiment, State, Trial
+from slurm_plugin.records.experiments import CANCELLED, COMPLETED, FAILED, RUNNING, STOPPED, Experiment, State, Trial
 from slurm_plugin.records.history import duration
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.views.columns import columns, finite, paint, shown

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli import specs, submit
+from slurm_plugin.cli import experiment_submit, specs, submit
 from slurm_plugin.cli.experiment import control as experiment_control
-from slurm_plugin.cli.experiment import submit as experiment_submit
 from tests.unit.cli.searches import SPEC, Door
 
 NO_SITE = "command: /nonexistent/slurm-plugin\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.__main__ import main
-from slurm_plugin.cli.experiment import submit as experiment_submit
+from slurm_plugin.cli import experiment_submit
 from tests import fakes
 
 SPEC = """name: lr

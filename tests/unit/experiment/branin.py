@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from slurm_plugin.experiment.record import COMPLETED, FAILED, Algorithm, Metric, Proposal, Search, Searcher
+from slurm_plugin.records.experiments import COMPLETED, FAILED, Algorithm, Metric, Proposal, Search, Searcher
 
 SPACE: Final = {"x": {"type": "double", "minval": -5, "maxval": 10}, "y": {"type": "double", "minval": 0, "maxval": 15}}
 BAYES = ("bayes_opt_search", '{"kind": "ei"}')

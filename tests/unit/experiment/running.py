@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.experiment import journal, record
+from slurm_plugin.experiment import journal
+from slurm_plugin.records import experiments
 from tests.unit.experiment.forks import Fork, Program
 
 ROOT = Path(__file__).parents[3]
@@ -26,16 +27,16 @@ class Run:
     def __init__(self, directory: Path, hparams: Mapping[str, Any] = {}, **fields: Any) -> None:
         """Write the experiment. `fields`: of the runner; `length`, `unit`, `metric`, `smaller` of the search."""
         self.directory, self.trial = directory, directory / "trials/0001"
-        search = record.Search(
-            metric=record.Metric(fields.pop("metric", "validation_loss"), fields.pop("smaller", True)),
+        search = experiments.Search(
+            metric=experiments.Metric(fields.pop("metric", "validation_loss"), fields.pop("smaller", True)),
             space={},
-            algorithms=(record.Algorithm("single"),),
+            algorithms=(experiments.Algorithm("single"),),
             max_length=fields.pop("length", 3),
             unit=fields.pop("unit", "epochs"),
             seed=3,
         )
         directory.mkdir(parents=True, exist_ok=True)
-        journal.create(directory, record.Experiment("test", search, runner=fields))
+        journal.create(directory, experiments.Experiment("test", search, runner=fields))
         self.trial.mkdir(parents=True)
         (self.trial / "hparams.json").write_text(json.dumps({"global_batch_size": 16, "lr": 0.05, **hparams}))
 

@@ -8,7 +8,7 @@ import pytest
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.experiment import array, journal, register
-from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Search
+from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Search
 from slurm_plugin.slurm import SlurmError, Submitted
 from slurm_plugin.slurm.resources import Limit
 from tests import fakes

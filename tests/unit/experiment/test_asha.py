@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment.record import Algorithm, Metric, Search
 from slurm_plugin.experiment.searchers import asha
+from slurm_plugin.records.experiments import Algorithm, Metric, Search
 
 
 def search(trials: int, length: int, concurrent: int = 16) -> Search:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_plugin.experiment.record import (
+from slurm_plugin.experiment.searchers import asha
+from slurm_plugin.experiment.searchers.asha import AdaptiveASHA
+from slurm_plugin.records.experiments import (
     CANCELLED,
     COMPLETED,
     ENDED,
@@ -20,8 +22,6 @@ from slurm_plugin.experiment.record import (
     Proposal,
     Search,
 )
-from slurm_plugin.experiment.searchers import asha
-from slurm_plugin.experiment.searchers.asha import AdaptiveASHA
 
 SPACE = {"x": {"type": "double", "minval": 0, "maxval": 1}}
 

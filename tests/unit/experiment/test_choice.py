@@ -4,7 +4,7 @@ import pytest
 
 from slurm_plugin.experiment import claim
 from slurm_plugin.experiment.claim import Task
-from slurm_plugin.experiment.record import COMPLETED, RUNNING, State, Trial
+from slurm_plugin.records.experiments import COMPLETED, RUNNING, State, Trial
 
 MINE = Task("7_0", 8)
 

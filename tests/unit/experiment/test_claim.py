@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.experiment import claim, journal, record
+from slurm_plugin.experiment import claim, journal
 from slurm_plugin.experiment.claim import Claims, Outcome, Task
 from slurm_plugin.experiment.journal import Journal
-from slurm_plugin.experiment.record import Experiment, State, Trial
+from slurm_plugin.records import experiments
+from slurm_plugin.records.experiments import Experiment, State, Trial
 from tests.fakes import FakeSlurm, job
 from tests.workers import create
 
@@ -53,7 +54,7 @@ def test_the_order(tmp_path: Path) -> None:
         trial = found.take()
         assert trial
         numbers.append(trial.number)
-        found.end(trial, Outcome(record.COMPLETED), own_checkpoints=False)
+        found.end(trial, Outcome(experiments.COMPLETED), own_checkpoints=False)
     assert numbers == [2, 3, 1, 4]
 
 
@@ -89,11 +90,11 @@ def test_a_requeued_job_runs_again(tmp_path: Path, *, goes_on: bool) -> None:
         append(place, *taken(1, 1)[1:])
     else:
         assert took(found) == 2
-        assert found.journal.state.trials[0].state == record.FAILED
+        assert found.journal.state.trials[0].state == experiments.FAILED
         append(place, *taken(3, 1), {"e": "end", "n": 2, "state": "completed"})
     door.known_jobs[102] = RUNNING[1]
     assert took(found) == (2 if goes_on else 0)
-    assert found.journal.state.trials[0 if goes_on else 2].state == record.RUNNING
+    assert found.journal.state.trials[0 if goes_on else 2].state == experiments.RUNNING
 
 
 @pytest.mark.parametrize("why", ["pause", "stop", "refused"])
@@ -110,7 +111,7 @@ def test_its_own_trial_when_no_other_begins(tmp_path: Path, why: str) -> None:
     trial = found.take()
     assert trial
     assert (trial.number, trial.takes, trial.restarts) == (1, 1, 1)
-    found.end(trial, Outcome(record.COMPLETED), own_checkpoints=False)
+    found.end(trial, Outcome(experiments.COMPLETED), own_checkpoints=False)
     assert took(found) == 0
 
 
@@ -124,7 +125,10 @@ def test_its_own_trial_was_to_stop_when_no_other_begins(tmp_path: Path) -> None:
     (own / journal.TRIAL).write_text('{"e":"new","n":1,"values":{}}')
     found = claims(place, FakeSlurm(RUNNING[:1]))
     assert took(found) == 0
-    assert [each.state for each in found.journal.state.trials] == [record.COMPLETED, record.WAITING]
+    assert [each.state for each in found.journal.state.trials] == [
+        experiments.COMPLETED,
+        experiments.WAITING,
+    ]
 
 
 def test_slurm_is_asked_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,13 +181,13 @@ def test_a_trial_that_was_stopped_does_not_run_again(tmp_path: Path) -> None:
     append(place, *taken(1, 0), {"e": "report", "n": 1, "time": 10, "value": 0.5})
     found = claims(place)
     assert took(found) == 2
-    assert found.journal.state.trials[0].state == record.COMPLETED
+    assert found.journal.state.trials[0].state == experiments.COMPLETED
 
 
 def test_an_end_that_only_the_trial_has(tmp_path: Path) -> None:
     """It counts, and an end that is none is ignored."""
     place = create(tmp_path, trials=3)
-    for number, state in ((1, record.FAILED), (2, "odd")):
+    for number, state in ((1, experiments.FAILED), (2, "odd")):
         append(place, *taken(number, 0))
         own = journal.trial_directory(place, number)
         own.mkdir()
@@ -191,7 +195,7 @@ def test_an_end_that_only_the_trial_has(tmp_path: Path) -> None:
         (own / journal.EVENTS).write_text(f'{{"e":"end","n":{number},"state":"{state}","why":"so","at":5.0}}')
     found = claims(place)
     assert took(found) == 2
-    assert (found.journal.state.trials[0].state, found.journal.state.trials[0].ended) == (record.FAILED, 5.0)
+    assert (found.journal.state.trials[0].state, found.journal.state.trials[0].ended) == (experiments.FAILED, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +204,8 @@ def test_an_end_that_only_the_trial_has(tmp_path: Path) -> None:
 )
 def test_beyond_the_algorithms_own_limit(asked: int, now: int, running: int, *, beyond: bool) -> None:
     """Only where the tasks of some trials wait in the queue, or the user has raised the limit."""
-    experiment = Experiment("x", record.Search(record.Metric("loss"), {}, (), concurrent=asked))
-    trials = [Trial(number, {}, record.RUNNING) for number in range(running)]
+    experiment = Experiment("x", experiments.Search(experiments.Metric("loss"), {}, (), concurrent=asked))
+    trials = [Trial(number, {}, experiments.RUNNING) for number in range(running)]
     assert claim.may_exceed(trials, State(concurrent=now), experiment) == beyond
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.experiment import array, control, journal, register
-from slurm_plugin.experiment.record import COMPLETED, RUNNING, Algorithm, Experiment, Metric, Search
+from slurm_plugin.records.experiments import COMPLETED, RUNNING, Algorithm, Experiment, Metric, Search
 from slurm_plugin.slurm import SlurmAwayError, SlurmError, Submitted
 from tests import fakes
 from tests.refusals import refusal_of

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.experiment import journal, record
+from slurm_plugin.experiment import journal
+from slurm_plugin.records import experiments
 from tests.workers import ENDED, create, log, python, started, state, work
 
 # Two trials of a worker make so many writes. The last number is one that no worker reaches.
@@ -43,7 +44,7 @@ def test_every_write(tmp_path: Path) -> None:
         (home / ENDED).write_text("101")
         assert work(place, PROGRAM, index, **environ) == 0, log(place, index)
         trials = state(place).trials
-        assert [(each.number, each.state) for each in trials] == [(n, record.COMPLETED) for n in (1, 2)], number
+        assert [(each.number, each.state) for each in trials] == [(n, experiments.COMPLETED) for n in (1, 2)], number
         assert [dict(each.values) for each in lost] == [dict(each.values) for each in trials[: len(lost)]]
         assert [[each.value for each in trial.reports] for trial in trials] == [[0.5], [0.5]]
         assert max(each.takes for each in trials) <= 2

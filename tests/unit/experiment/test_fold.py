@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.experiment import record
 from slurm_plugin.experiment.fold import Fold
-from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Proposal, Search
+from slurm_plugin.records import experiments
+from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Proposal, Search
 
 SEARCH = Search(Metric("loss"), {}, (Algorithm("random"),), trials=5, concurrent=4, max_length=100)
 NEW: dict[str, Any] = {"e": "new", "n": 1, "values": {"lr": 0.1}, "at": 1.0}
@@ -80,7 +80,7 @@ def test_the_searcher_hears_each_event_once() -> None:
     ]
     assert fold.stopping == {1}
     assert fold.state.budget == 8
-    assert fold.state.trials[0].state == record.STOPPED
+    assert fold.state.trials[0].state == experiments.STOPPED
 
 
 def test_takes_and_requeues() -> None:
@@ -164,5 +164,5 @@ FIELDS = ("n", "values", "bracket", "algorithm", "task", "job", "time", "value",
 def test_no_event_breaks_a_reader(events: Events) -> None:
     """Whatever the user writes into the journal, the state keeps its types."""
     for trial in folded([NEW, *events], Searcher()).state.trials:
-        assert trial.state in record.STATES
+        assert trial.state in experiments.STATES
         assert all(type(each.value) is float and not math.isnan(each.value) for each in trial.reports)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.experiment import journal, record
+from slurm_plugin.experiment import journal
 from slurm_plugin.experiment.follow import Follower
-from slurm_plugin.experiment.record import Algorithm, Retention
+from slurm_plugin.records import experiments
+from slurm_plugin.records.experiments import Algorithm, Retention
 from tests.waiting import until
 from tests.workers import create, log, python, started, state, work
 
@@ -29,7 +30,7 @@ def test_a_trial_at_its_full_length_is_stopped(tmp_path: Path, *, api: bool) -> 
     ends = WAITS + "print('saved')" if api else "time.sleep(600)"
     assert work(place, python(f"{begin}say(0.5, 10)\n{ends}")) == 0
     trial = state(place).trials[0]
-    assert (trial.state, trial.value(record.Metric("loss"))) == (record.COMPLETED, 0.5)
+    assert (trial.state, trial.value(experiments.Metric("loss"))) == (experiments.COMPLETED, 0.5)
     assert ("saved" in (journal.trial_directory(place, 1) / "log").read_text()) == api
 
 
@@ -37,7 +38,7 @@ def test_an_api_program_that_takes_too_long(tmp_path: Path) -> None:
     """It is told by the signal after its time."""
     place = create(tmp_path, trials=1, max_length=10, unit="step")
     assert work(place, python("line(kind='start', api=1)\nsay(0.5, 10)\ntime.sleep(600)"), API_S="0.2") == 0
-    assert state(place).trials[0].state == record.COMPLETED
+    assert state(place).trials[0].state == experiments.COMPLETED
 
 
 def test_asha_stops_a_trial_that_is_worse(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ for step in (2, 4, 8):
 """)
     assert work(place, program) == 0
     trials = state(place).trials
-    assert [each.state for each in trials] == [record.COMPLETED, *[record.STOPPED] * 3]
+    assert [each.state for each in trials] == [experiments.COMPLETED, *[experiments.STOPPED] * 3]
     assert [len(each.reports) for each in trials] == [3, 2, 2, 2]
 
 
@@ -69,7 +70,7 @@ def test_a_restart_reports_each_step_once(tmp_path: Path) -> None:
     assert [(each.time, each.value) for each in trial.reports] == [(1, 0.5), (2, 0.4), (3, 0.3)]
     found = [(each["time"], each["value"]) for each in events(place) if each["e"] == "report"]
     assert found == [(1, 0.5), (2, 0.4), (1, 0.9), (2, 0.8), (3, 0.3)]
-    (place / record.JOURNAL).unlink()
+    (place / experiments.JOURNAL).unlink()
     journal.rebuild(place)
     assert state(place).trials == (trial,)
 
@@ -138,11 +139,11 @@ def test_a_journal_that_is_lost_while_a_trial_runs(tmp_path: Path) -> None:
     place = create(tmp_path, trials=1)
     running = started(place, python("say(0.5, 1)\nwhile not Path('go').exists(): time.sleep(0.02)\nsay(0.4, 2)"))
     until(lambda: any(each["e"] == "report" for each in events(place)))
-    (place / record.JOURNAL).rename(place / "lost")
+    (place / experiments.JOURNAL).rename(place / "lost")
     until(lambda: "experiment repair" in log(place))
     (tmp_path / "go").touch()
     until(lambda: "trying again" in log(place))
     assert journal.rebuild(place) == 1
     assert running.wait() == 0
     trial = state(place).trials[0]
-    assert (trial.state, trial.takes, [each.time for each in trial.reports]) == (record.COMPLETED, 1, [1, 2])
+    assert (trial.state, trial.takes, [each.time for each in trial.reports]) == (experiments.COMPLETED, 1, [1, 2])

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.errors import MissingError, UsageError
-from slurm_plugin.experiment import journal, record
+from slurm_plugin.experiment import journal
 from slurm_plugin.experiment.journal import Journal
-from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Retention, Search
+from slurm_plugin.records import experiments
+from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Retention, Search
 
 SEARCH = Search(Metric("loss"), {"lr": {"type": "double"}}, (Algorithm("random", {"max_trials": 5}),), trials=5)
 EXPERIMENT = Experiment("x", SEARCH, retries=2, retention=Retention(), labels=("a", "b"), runner={"data": [1]})
@@ -29,7 +30,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(directory: Path, *events: dict[str, Any]) -> record.State:
+def write(directory: Path, *events: dict[str, Any]) -> experiments.State:
     """Append events in a transaction of their own."""
     with (file := Journal(directory)).locked():
         file.append(*events)
@@ -52,7 +53,7 @@ def test_an_experiment_is_read_as_it_was_written(directory: Path) -> None:
 )
 def test_an_experiment_that_is_not_ours(directory: Path, change: dict[str, Any]) -> None:
     """It is refused with its path, whatever somebody wrote."""
-    path = directory / record.FILE
+    path = directory / experiments.FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(UsageError, match=r"experiment\.json: not as slurm_plugin writes it"):
         journal.load(directory)
@@ -68,13 +69,13 @@ def test_each_reader_sees_the_same_and_only_reads_what_is_new(directory: Path) -
     reader = Journal(directory)
     write(directory, NEW, {"e": "take", "n": 1, "task": "5_0", "job": 6, "restart": 0})
     first = reader.read().trials[0]
-    assert (first.state, first.task, first.job, first.takes, first.bracket) == (record.RUNNING, "5_0", 6, 1, 2)
-    size = (directory / record.JOURNAL).stat().st_size
+    assert (first.state, first.task, first.job, first.takes, first.bracket) == (experiments.RUNNING, "5_0", 6, 1, 2)
+    size = (directory / experiments.JOURNAL).stat().st_size
     write(directory, {"e": "report", "n": 1, "time": 3, "value": 0.5})
     state = reader.read()
     assert state == journal.load(directory)[1]
     assert state.trials[0].value(SEARCH.metric) == 0.5
-    with (directory / record.JOURNAL).open("r+b") as file:  # what has been read is not read again
+    with (directory / experiments.JOURNAL).open("r+b") as file:  # what has been read is not read again
         file.seek(100)
         file.write(b"x" * (size - 100))
     assert reader.read() == state
@@ -87,7 +88,7 @@ TORN = [b"", b"\n", b'{"e":"end","n":1,"sta', b"\0" * 100, b"[" * 3000, b'{"e": 
 def test_a_line_that_a_dead_writer_cut_off(directory: Path, torn: bytes) -> None:
     """Readers skip it, and the next writer ends it: no event of others is lost."""
     write(directory, NEW)
-    with (directory / record.JOURNAL).open("ab") as file:
+    with (directory / experiments.JOURNAL).open("ab") as file:
         file.write(torn)
     reader = Journal(directory)
     assert len(reader.read().trials) == 1
@@ -104,7 +105,7 @@ def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, cut: int, later:
     directory = tmp_path_factory.mktemp("cut")
     journal.create(directory, EXPERIMENT)
     write(directory, *({**NEW, "n": number} for number in range(1, 5)))
-    path = directory / record.JOURNAL
+    path = directory / experiments.JOURNAL
     text = path.read_bytes()[:cut]
     path.write_bytes(text)
     # The newline alone may be missing: then the line counts once it is ended.
@@ -118,7 +119,7 @@ def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, cut: int, later:
 def test_a_full_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An append that fails leaves nothing behind, and the next one succeeds."""
     write(directory, NEW)
-    before = (directory / record.JOURNAL).read_bytes()
+    before = (directory / experiments.JOURNAL).read_bytes()
     real = os.write
 
     def full(fd: int, text: bytes) -> int:
@@ -130,7 +131,7 @@ def test_a_full_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(os, "write", full)
         with pytest.raises(OSError, match="No space"):
             write(directory, {"e": "pause"})
-    assert (directory / record.JOURNAL).read_bytes() == before
+    assert (directory / experiments.JOURNAL).read_bytes() == before
     assert write(directory, {"e": "pause"}).paused
 
 
@@ -148,13 +149,13 @@ def test_a_file_system_without_locks(directory: Path, monkeypatch: pytest.Monkey
 def test_a_journal_that_is_lost(directory: Path) -> None:
     """Nobody makes a new one by accident: its numbers would begin again."""
     reader = Journal(directory)
-    (directory / record.JOURNAL).unlink()
+    (directory / experiments.JOURNAL).unlink()
     with pytest.raises(UsageError, match="experiment repair"):
         reader.read()
     with pytest.raises(UsageError, match="experiment repair"):
         write(directory, NEW)
-    assert not (directory / record.JOURNAL).exists()
-    (directory / record.JOURNAL).symlink_to("/dev/zero")
+    assert not (directory / experiments.JOURNAL).exists()
+    (directory / experiments.JOURNAL).symlink_to("/dev/zero")
     with pytest.raises(UsageError):
         reader.read()
 
@@ -165,7 +166,7 @@ def _contend(directory: Path, count: int) -> None:
         with file.locked() as state:
             number = len(state.trials) + 1
             file.append({**NEW, "n": number}, {"e": "take", "n": number, "task": f"{os.getpid()}_0", "job": 1})
-            file.append({"e": "end", "n": number, "state": record.COMPLETED})
+            file.append({"e": "end", "n": number, "state": experiments.COMPLETED})
 
 
 def test_eight_processes_contend(directory: Path) -> None:
@@ -177,8 +178,8 @@ def test_eight_processes_contend(directory: Path) -> None:
         each.join()
     trials = journal.load(directory)[1].trials
     assert [each.number for each in trials] == list(range(1, 201))
-    assert {(each.state, each.takes, each.restarts) for each in trials} == {(record.COMPLETED, 1, 0)}
-    lines = (directory / record.JOURNAL).read_text().splitlines()
+    assert {(each.state, each.takes, each.restarts) for each in trials} == {(experiments.COMPLETED, 1, 0)}
+    lines = (directory / experiments.JOURNAL).read_text().splitlines()
     assert len(lines) == 601
 
 
@@ -204,18 +205,18 @@ def test_a_journal_is_rebuilt_from_the_trials(directory: Path, lost: str) -> Non
     """All trials, reports and ends come back. What the user changed stays as far as the journal can be read."""
     take = {"e": "take", "task": "5_0", "job": 6}
     trial(directory, 1, take, {"e": "report", "time": 1, "value": 0.5}, {"e": "report", "time": 2, "value": None})
-    trial(directory, 2, take, {"e": "end", "state": record.FAILED, "why": "it broke", "at": 99})
+    trial(directory, 2, take, {"e": "end", "state": experiments.FAILED, "why": "it broke", "at": 99})
     (journal.trial_directory(directory, 3)).mkdir()
-    (directory / record.TRIALS / "notes").mkdir()
+    (directory / experiments.TRIALS / "notes").mkdir()
     write(directory, {"e": "extend", "trials": 7, "at": 0.5}, {**NEW, "at": 1})
     reader = Journal(directory)
     reader.read()
-    LOST[lost](directory / record.JOURNAL)
+    LOST[lost](directory / experiments.JOURNAL)
     assert journal.rebuild(directory) == 2
     state = journal.load(directory)[1]
     assert [(each.number, each.state, each.takes) for each in state.trials] == [
-        (1, record.RUNNING, 1),
-        (2, record.FAILED, 1),
+        (1, experiments.RUNNING, 1),
+        (2, experiments.FAILED, 1),
     ]
     assert [each.value for each in state.trials[0].reports] == [0.5, float("inf")]
     assert state.budget == (12 if lost == "half" else 5)
@@ -230,12 +231,12 @@ def test_the_arrays_come_back(directory: Path, lost: str) -> None:
     for number, task in enumerate(("5_0", "5_1", "70_0", "8", "_3", "x_1", "9" * 5000 + "_1"), 1):
         trial(directory, number, {"e": "take", "task": task, "job": 90 + number})
     write(directory, {"e": "submitted", "array": 70, "at": 0.5}, *({**NEW, "n": n, "at": 1} for n in (1, 2)))
-    LOST[lost](directory / record.JOURNAL)
+    LOST[lost](directory / experiments.JOURNAL)
     journal.rebuild(directory)
     assert journal.load(directory)[1].arrays == ((70, 5) if lost == "half" else (5, 70))
-    text = (directory / record.JOURNAL).read_text()
+    text = (directory / experiments.JOURNAL).read_text()
     journal.rebuild(directory)
-    assert (directory / record.JOURNAL).read_text().splitlines()[1:] == text.splitlines()[1:]
+    assert (directory / experiments.JOURNAL).read_text().splitlines()[1:] == text.splitlines()[1:]
 
 
 # Task 5_0 runs on a node whose clock is ahead, 5_1 on one whose clock is right and where the trial ends.
@@ -245,11 +246,11 @@ CLOCKS: tuple[dict[str, Any], ...] = (
     {"e": "report", "n": 1, "time": 1, "value": 0.5, "at": 1010.0},
     {"e": "take", "n": 1, "task": "5_1", "job": 7, "at": 40.0},
     {"e": "report", "n": 1, "time": 2, "value": 0.25, "at": 50.0},
-    {"e": "end", "n": 1, "state": record.COMPLETED, "at": 60.0},
+    {"e": "end", "n": 1, "state": experiments.COMPLETED, "at": 60.0},
 )
 
 
-def clocks(directory: Path) -> record.State:
+def clocks(directory: Path) -> experiments.State:
     """Write a journal and a trial's directory whose events come from nodes with different clocks."""
     place = journal.trial_directory(directory, 1)
     place.mkdir()
@@ -261,7 +262,7 @@ def clocks(directory: Path) -> record.State:
 def test_an_intact_journal_keeps_its_order(directory: Path) -> None:
     """Nodes have different clocks, and the journal's order is that of its lock."""
     state = clocks(directory)
-    path = directory / record.JOURNAL
+    path = directory / experiments.JOURNAL
     lines = path.read_text().splitlines()[1:]
     assert journal.rebuild(directory) == 1
     assert path.read_text().splitlines()[1:] == lines
@@ -272,7 +273,7 @@ def test_an_intact_journal_keeps_its_order(directory: Path) -> None:
 def test_what_the_journal_lacks_keeps_the_order_of_its_trial(directory: Path, missing: set[int]) -> None:
     """It comes before what its file has after it: a report behind the end would not count."""
     state = clocks(directory)
-    path = directory / record.JOURNAL
+    path = directory / experiments.JOURNAL
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for place, line in enumerate(lines) if place - 2 not in missing))
     journal.rebuild(directory)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.experiment.record import Algorithm
 from slurm_plugin.experiment.searchers import libraries
+from slurm_plugin.records.experiments import Algorithm
 
 ROOT = Path(__file__).parents[3]
 DOUBLE = {"x": {"type": "double", "minval": 0, "maxval": 1}}
@@ -20,7 +20,7 @@ def alone(name: str, options: str, path: str = "/nonexistent") -> list[str]:
     code = (
         f"import sys; sys.path[:0] = [{str(ROOT)!r}, {path!r}]\n"
         "from slurm_plugin.errors import MissingError\n"
-        "from slurm_plugin.experiment.record import *\n"
+        "from slurm_plugin.records.experiments import *\n"
         "from slurm_plugin.experiment.searchers import make, needs\n"
         f"search = Search(Metric('loss'), {DOUBLE!r}, (Algorithm({name!r}, {options}),), trials=3)\n"
         "for function in (needs, make):\n"

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from slurm_plugin.experiment.record import CANCELLED, COMPLETED, FAILED, INVALID, STOPPED, Proposal, Searcher
 from slurm_plugin.experiment.searchers import make
+from slurm_plugin.records.experiments import CANCELLED, COMPLETED, FAILED, INVALID, STOPPED, Proposal, Searcher
 from tests.unit.experiment.branin import ALL, ANNEAL, BAYES, CHEAP, CMAES, GP, OPTUNA, TPE, UCB, branin, run, searched
 
 pytestmark = pytest.mark.usefixtures("one_thread")

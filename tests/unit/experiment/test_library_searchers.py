@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from slurm_plugin.experiment.record import Proposal, Searcher
 from slurm_plugin.experiment.searchers import make, model
+from slurm_plugin.records.experiments import Proposal, Searcher
 from tests.unit.experiment.branin import (
     ALL,
     ANNEAL,

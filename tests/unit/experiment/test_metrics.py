@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.experiment import log_values, metrics
 from slurm_plugin.experiment.metrics import LOG, METRICS, Metrics
-from slurm_plugin.experiment.record import Algorithm, Metric, Search
+from slurm_plugin.records.experiments import Algorithm, Metric, Search
 
 
 def search(**fields: Any) -> Search:

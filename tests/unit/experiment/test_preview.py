@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Search
 from slurm_plugin.experiment.simulate import preview
+from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Search
 
 SPACE: Mapping[str, Any] = {"x": {"type": "int", "minval": 0, "maxval": 10, "count": 4}, "y": {"z": [1]}}
 

@@ -6,7 +6,7 @@ import pytest
 
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.experiment import register
-from slurm_plugin.experiment.record import FILE
+from slurm_plugin.records.experiments import FILE
 from tests.refusals import refusal_of
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from slurm_plugin.experiment.follow import kept_checkpoints
-from slurm_plugin.experiment.record import COMPLETED, RUNNING, STOPPED, Metric, Report, Retention, Trial
+from slurm_plugin.records.experiments import COMPLETED, RUNNING, STOPPED, Metric, Report, Retention, Trial
 
 # Each trial's checkpoints, named by a number, with the metric of the validation at the same time.
 FIRST = {1: None, 2: None, 3: 0.6, 4: 0.5, 5: 0.4}

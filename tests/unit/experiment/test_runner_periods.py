@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment import journal, record, trial
+from slurm_plugin.experiment import journal, trial
 from slurm_plugin.experiment.runner import settings
 from slurm_plugin.experiment.runner.session import Session
 from slurm_plugin.experiment.runner.settings import Length
+from slurm_plugin.records import experiments
 from tests.unit.experiment.running import Run
 from tests.waiting import until
 
@@ -182,7 +183,7 @@ def test_the_real_package_goes_first(tmp_path: Path) -> None:
     (tmp_path / "asks.py").write_text("import determined\nprint('from', determined.__file__)\n")
     run = Run(tmp_path / "run", length=1)
     code = 2  # `asks` has no class
-    path = {"PYTHONPATH": f"{record.__file__.rpartition('/slurm_plugin/')[0]}:{tmp_path}"}
+    path = {"PYTHONPATH": f"{experiments.__file__.rpartition('/slurm_plugin/')[0]}:{tmp_path}"}
     assert f"from {shim}/__init__.py" in run.run("asks:None_", code=code, **path)
     path["PYTHONPATH"] += f":{tmp_path / 'there'}"
     assert f"from {package}/__init__.py" in run.run("asks:None_", code=code, **path)

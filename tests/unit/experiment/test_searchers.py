@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment.record import COMPLETED, FAILED, INVALID, Algorithm, Metric, Search, Searcher
 from slurm_plugin.experiment.searchers import make
+from slurm_plugin.records.experiments import COMPLETED, FAILED, INVALID, Algorithm, Metric, Search, Searcher
 
 SPACE: Mapping[str, Any] = {"x": {"type": "int", "minval": 0, "maxval": 3, "count": 4}, "y": 7}
 

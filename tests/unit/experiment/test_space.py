@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.experiment import space
+from slurm_plugin.records import search_space
 
 NESTED = {
     "global_batch_size": 64,
@@ -25,9 +25,9 @@ NESTED = {
 }
 
 
-def grid(entries: space.Space) -> list[space.Values]:
+def grid(entries: search_space.Space) -> list[search_space.Values]:
     """Return all points of a grid."""
-    return [space.grid_point(entries, index) for index in range(space.grid_size(entries))]
+    return [search_space.grid_point(entries, index) for index in range(search_space.grid_size(entries))]
 
 
 def rng(seed: int) -> random.Random:
@@ -85,7 +85,7 @@ def whole(low: int, high: int, count: int) -> Mapping[str, Any]:
 def test_mistakes(entry: Mapping[str, Any], place: str, text: str) -> None:
     """Each names its place, what was found and what is accepted."""
     path = ("a", "x", *([place] if place else []))
-    assert space.check({"a": {"x": entry}}) == [(path, text)]
+    assert search_space.check({"a": {"x": entry}}) == [(path, text)]
 
 
 @pytest.mark.parametrize(
@@ -100,22 +100,22 @@ def test_mistakes(entry: Mapping[str, Any], place: str, text: str) -> None:
 )
 def test_names_that_collide(entries: Mapping[str, Any], path: tuple[str, ...], said: str) -> None:
     """Two hyperparameters never share a dotted name, or a variable."""
-    ((place, text),) = space.check(entries)
+    ((place, text),) = search_space.check(entries)
     assert place == path
     assert text.startswith(said)
     assert text.endswith("; rename one of the two")
-    assert space.check({"lr": 1, "LR": [1, 2]}) == []  # a list has no variable
+    assert search_space.check({"lr": 1, "LR": [1, 2]}) == []  # a list has no variable
 
 
 def test_mistakes_with_an_algorithm() -> None:
     """`grid` needs counts and a size that can be listed; `single` needs constants."""
-    assert space.check(NESTED) == []
-    assert [path for path, _ in space.check(NESTED, ("grid",))] == [
+    assert search_space.check(NESTED) == []
+    assert [path for path, _ in search_space.check(NESTED, ("grid",))] == [
         ("dropout", "count"),
         ("layers", "count"),
         ("optimizer", "rate", "count"),
     ]
-    assert [path for path, _ in space.check(NESTED, ("single",))] == [
+    assert [path for path, _ in search_space.check(NESTED, ("single",))] == [
         ("dropout",),
         ("layers",),
         ("optimizer", "name"),
@@ -123,16 +123,16 @@ def test_mistakes_with_an_algorithm() -> None:
     ]
     large = {name: whole(0, 10**9, 10**5) for name in "ab"}
     text = "found a grid of 10000000000 points; accepted: at most 100000; reduce a `count`"
-    assert space.check(large, ("grid",)) == [((), text)]
-    assert space.check([1]) == [((), "found [1]; accepted: a mapping of names to values or ranges")]
+    assert search_space.check(large, ("grid",)) == [((), text)]
+    assert search_space.check([1]) == [((), "found [1]; accepted: a mapping of names to values or ranges")]
 
 
 @given(st.integers(), st.integers(0, 50))
 def test_random_values(seed: int, width: int) -> None:
     """They lie in the ranges, both ends included; the exponents of `log` are the range. The same seed repeats them."""
     entries = {**NESTED, "layers": {"type": "int", "minval": -2, "maxval": width}}
-    values = space.sample(entries, rng(seed))
-    assert values == space.sample(dict(reversed(entries.items())), rng(seed))
+    values = search_space.sample(entries, rng(seed))
+    assert values == search_space.sample(dict(reversed(entries.items())), rng(seed))
     assert set(values) == set(NESTED)
     assert -2 <= values["layers"] <= width and isinstance(values["layers"], int)
     assert 0.2 <= values["dropout"] <= 0.5
@@ -143,7 +143,9 @@ def test_random_values(seed: int, width: int) -> None:
 
 def test_both_ends_of_an_int_are_drawn() -> None:
     """A range of two integers gives both."""
-    drawn = {space.sample({"x": {"type": "int", "minval": 4, "maxval": 5}}, rng(seed))["x"] for seed in range(50)}
+    drawn = {
+        search_space.sample({"x": {"type": "int", "minval": 4, "maxval": 5}}, rng(seed))["x"] for seed in range(50)
+    }
     assert drawn == {4, 5}
 
 
@@ -170,7 +172,7 @@ def test_both_ends_of_an_int_are_drawn() -> None:
 )
 def test_values_of_a_grid(entry: Any, values: list[Any]) -> None:
     """A count is cut to the number of integers; a single value is the middle, rounded half away from zero."""
-    assert space.axes({"x": entry}) == {"x": values}
+    assert search_space.axes({"x": entry}) == {"x": values}
     assert grid({"x": entry}) == [{"x": each} for each in values]
 
 
@@ -194,7 +196,7 @@ def test_a_grid_is_the_product_in_the_order_of_the_names() -> None:
         for f in (13, 17)
         for log in (10, 100)
     ]
-    assert space.grid_size(names) == 16
+    assert search_space.grid_size(names) == 16
 
 
 @pytest.mark.parametrize("counts", [(1,), (4,), (1, 4), (3, 4), (2, 3, 4), (2, 2, 3, 3, 4, 5)])
@@ -203,14 +205,14 @@ def test_the_size_of_a_grid(counts: tuple[int, ...]) -> None:
     entries = {
         str(index): {"type": "double", "minval": -1, "maxval": 1, "count": count} for index, count in enumerate(counts)
     }
-    points = {tuple(space.flat(each).items()) for each in grid(entries)}
-    assert len(points) == space.grid_size(entries) == math.prod(counts)
+    points = {tuple(search_space.flat(each).items()) for each in grid(entries)}
+    assert len(points) == search_space.grid_size(entries) == math.prod(counts)
 
 
 def test_names_of_nested_values() -> None:
     """They are joined by dots."""
-    values = space.sample(NESTED, rng(0))
-    assert set(space.flat(values)) == {
+    values = search_space.sample(NESTED, rng(0))
+    assert set(search_space.flat(values)) == {
         "global_batch_size",
         "optimizer.name",
         "optimizer.rate",

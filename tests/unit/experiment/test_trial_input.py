@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from slurm_plugin.experiment import trial_input
-from slurm_plugin.experiment.record import Trial
+from slurm_plugin.records.experiments import Trial
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.site.files import render_site

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.experiment import claim, journal, record
+from slurm_plugin.experiment import claim, journal
+from slurm_plugin.records import experiments
 from tests.waiting import until
 from tests.workers import ENDED, create, log, python, started, state, work
 
@@ -33,7 +34,7 @@ say(number, 2)
     assert work(place, [*program, *words], SLURM_PLUGIN_HP_OLD="1") == 0
     now = state(place)
     assert [(each.number, each.state, each.takes, each.task) for each in now.trials] == [
-        (number, record.COMPLETED, 1, "100_0") for number in (1, 2, 3)
+        (number, experiments.COMPLETED, 1, "100_0") for number in (1, 2, 3)
     ]
     assert [[value for _, value, _ in each.reports] for each in now.trials] == [[0.1, 1], [0.2, 2], [0.3, 3]]
     assert now.exhausted
@@ -42,7 +43,7 @@ say(number, 2)
     assert lines[1:6:2] == [f"[slurm_plugin] trial {n} completed, loss 0.{n}" for n in (1, 2, 3)]
     assert lines[-1] == "[slurm_plugin] no further trial: all are made"
     assert (journal.trial_directory(place, 2) / "log").read_text() == "trained False\n"
-    (place / record.JOURNAL).unlink()
+    (place / experiments.JOURNAL).unlink()
     journal.rebuild(place)
     assert state(place).trials == now.trials
 
@@ -60,16 +61,16 @@ def test_arguments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "line", "ends", "goes_on"),
     [
-        ("sys.exit(3)", {}, (record.FAILED, "code 3"), True),
-        ("sys.exit(3)", {"verdicts": {"n1": "lost a GPU"}}, (record.FAILED, "code 3"), False),
-        ("sys.exit(3)", {"phase": "precheck"}, (record.RUNNING, ""), False),
-        ("sys.exit(3)", {"action": "requeue"}, (record.RUNNING, ""), False),
-        ("sys.exit(0)", {"told": True}, (record.RUNNING, ""), False),
-        ("sys.exit(0)", {"saved": True}, (record.RUNNING, ""), False),
-        ("say(1, 9); sys.exit(0)", {"saved": True}, (record.RUNNING, ""), False),
-        ("say(1, 10); sys.exit(0)", {"saved": True}, (record.COMPLETED, ""), True),
-        ("say(1, 10); sys.exit(0)", {"saved": True, "verdicts": {"n1": "bad"}}, (record.COMPLETED, ""), False),
-        ("sys.exit(3)", {"trial": 99}, (record.RUNNING, ""), False),
+        ("sys.exit(3)", {}, (experiments.FAILED, "code 3"), True),
+        ("sys.exit(3)", {"verdicts": {"n1": "lost a GPU"}}, (experiments.FAILED, "code 3"), False),
+        ("sys.exit(3)", {"phase": "precheck"}, (experiments.RUNNING, ""), False),
+        ("sys.exit(3)", {"action": "requeue"}, (experiments.RUNNING, ""), False),
+        ("sys.exit(0)", {"told": True}, (experiments.RUNNING, ""), False),
+        ("sys.exit(0)", {"saved": True}, (experiments.RUNNING, ""), False),
+        ("say(1, 9); sys.exit(0)", {"saved": True}, (experiments.RUNNING, ""), False),
+        ("say(1, 10); sys.exit(0)", {"saved": True}, (experiments.COMPLETED, ""), True),
+        ("say(1, 10); sys.exit(0)", {"saved": True, "verdicts": {"n1": "bad"}}, (experiments.COMPLETED, ""), False),
+        ("sys.exit(3)", {"trial": 99}, (experiments.RUNNING, ""), False),
     ],
 )
 def test_the_end_of_a_trial(
@@ -97,7 +98,7 @@ if number < 3:
     sys.exit(number - 1)
 """
     assert work(place, python(program)) == 0
-    assert [each.state for each in state(place).trials] == [*[record.INVALID] * 2, *[record.COMPLETED] * 2]
+    assert [each.state for each in state(place).trials] == [*[experiments.INVALID] * 2, *[experiments.COMPLETED] * 2]
     assert state(place).trials[0].why == "too deep?"
     other = tmp_path / "other"
     other.mkdir()
@@ -121,10 +122,10 @@ time.sleep(600)
     until((tmp_path / "ran").exists)
     first.send_signal(signal.SIGTERM)
     assert first.wait() == 128 + signal.SIGTERM
-    assert state(place).trials[0].state == record.RUNNING
+    assert state(place).trials[0].state == experiments.RUNNING
     assert work(place, program, SLURM_RESTART_COUNT="1") == 0
     trial = state(place).trials[0]
-    assert (trial.state, trial.takes, trial.restarts) == (record.COMPLETED, 1, 1)
+    assert (trial.state, trial.takes, trial.restarts) == (experiments.COMPLETED, 1, 1)
     assert "again True" in (journal.trial_directory(place, 1) / "log").read_text()
 
 
@@ -138,7 +139,7 @@ def test_stopped_by_the_user(tmp_path: Path) -> None:
     first.kill()  # Slurm does
     first.wait()
     assert (tmp_path / "cancelled").read_text() == "101"
-    assert state(place).trials[0].state == record.RUNNING
+    assert state(place).trials[0].state == experiments.RUNNING
 
 
 def test_a_supervisor_that_is_killed(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     os.kill(supervisor, signal.SIGKILL)
     assert first.wait() == 128 + signal.SIGKILL
     os.kill(child, signal.SIGKILL)
-    assert [each.state for each in state(place).trials] == [record.RUNNING]
+    assert [each.state for each in state(place).trials] == [experiments.RUNNING]
 
 
 def test_values_that_no_program_can_get(tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_values_that_no_program_can_get(tmp_path: Path) -> None:
     place = create(tmp_path, trials=2, space=space)
     assert work(place, python("pass")) == 0
     assert {(each.state, each.why) for each in state(place).trials} == {
-        (record.FAILED, "it could not be started with these values")
+        (experiments.FAILED, "it could not be started with these values")
     }
 
 
@@ -178,9 +179,9 @@ def test_an_orphan(tmp_path: Path, retries: int) -> None:
     assert work(place, python("pass"), 1) == 0
     trial = state(place).trials[0]
     if retries:
-        assert (trial.state, trial.task, trial.takes) == (record.COMPLETED, "100_1", 2)
+        assert (trial.state, trial.task, trial.takes) == (experiments.COMPLETED, "100_1", 2)
     else:
-        assert (trial.state, trial.why) == (record.FAILED, "its task ended before it did: retries are used up")
+        assert (trial.state, trial.why) == (experiments.FAILED, "its task ended before it did: retries are used up")
 
 
 def test_a_worker_that_was_cut_off(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_a_worker_that_was_cut_off(tmp_path: Path) -> None:
     assert work(place, python("say(0.5, 1)"), 1) == 0
     assert first.wait() == 128 + signal.SIGTERM
     trial = state(place).trials[0]
-    assert (trial.state, trial.task, trial.takes, len(trial.reports)) == (record.COMPLETED, "100_1", 2, 1)
+    assert (trial.state, trial.task, trial.takes, len(trial.reports)) == (experiments.COMPLETED, "100_1", 2, 1)
     assert "no longer this task's" in log(place)
 
 
@@ -210,17 +211,17 @@ def test_what_the_user_asks_for(tmp_path: Path, event: dict[str, str]) -> None:
     assert len(state(place).trials) == 1
     if event["e"] == "cancel":
         running.wait()
-        assert state(place).trials[0].state == record.CANCELLED
+        assert state(place).trials[0].state == experiments.CANCELLED
     else:
         running.send_signal(signal.SIGTERM)
         running.wait()
         assert work(place, program, 1) == 0
-        assert state(place).trials[0].state == record.RUNNING
+        assert state(place).trials[0].state == experiments.RUNNING
         (tmp_path / "go").touch()
         assert work(place, program) == 0
-        assert [each.state for each in state(place).trials] == [record.COMPLETED]
+        assert [each.state for each in state(place).trials] == [experiments.COMPLETED]
     with file.locked():
         file.append({"e": "resume"})
     (tmp_path / "go").touch()
     assert work(place, program) == 0
-    assert [each.state == record.COMPLETED for each in state(place).trials] == [event["e"] != "cancel", True, True]
+    assert [each.state == experiments.COMPLETED for each in state(place).trials] == [event["e"] != "cancel", True, True]

@@ -13,7 +13,7 @@ from slurm_plugin.cli.nodeside.actions import control
 from slurm_plugin.cli.nodeside.actions.control import Worker
 from slurm_plugin.cli.nodeside.job_lookup import NotRunningError
 from slurm_plugin.errors import MissingError, SlurmPluginError, printable
-from slurm_plugin.records import job_directory, launch_record
+from slurm_plugin.records import experiments, job_directory, launch_record
 from slurm_plugin.slurm import Slurm
 
 MOST_TRIED: Final = 5  # try at most this many running tasks as the place for TensorBoard
@@ -65,13 +65,13 @@ def _named(directories: dict[str, str]) -> tuple[str, ...]:
 def _of_experiment(word: str) -> Source:
     """Return the directory of an experiment's trials. Raise SlurmPluginError if there is no such experiment."""
     try:
-        from slurm_plugin.experiment import journal, record, register  # noqa: PLC0415 - nodes lack the register
+        from slurm_plugin.experiment import journal, register  # noqa: PLC0415 - nodes lack the register
     except ModuleNotFoundError as error:
         raise MissingError(f"experiments: {error.name} is not installed here\n  pip install slurm_plugin") from error
     directory = register.find(word)
     trials = journal.Journal(directory).read().trials
-    jobs = [str(each.job) for each in trials if each.state == record.RUNNING and each.job]
-    return Source(((directory.name, str(directory / record.TRIALS)),), tuple(dict.fromkeys(jobs)))
+    jobs = [str(each.job) for each in trials if each.state == experiments.RUNNING and each.job]
+    return Source(((directory.name, str(directory / experiments.TRIALS)),), tuple(dict.fromkeys(jobs)))
 
 
 def _of_job(word: str, door: Slurm) -> Source:

@@ -211,7 +211,7 @@ def test_tensorboard_of_an_experiment(
 ) -> None:
     """Its trials, on the node of one that runs."""
     from slurm_plugin.experiment import journal
-    from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Search
+    from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Search
 
     step.prints = answers("tensorboard", "=/x")
     place = tmp_path / "sweep"

@@ -12,8 +12,8 @@ import pytest
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.experiment.file import loader
-from slurm_plugin.experiment.record import Algorithm, Metric, Retention
 from slurm_plugin.launch.variables import with_hyperparameters
+from slurm_plugin.records.experiments import Algorithm, Metric, Retention
 from slurm_plugin.spec import load_all, record
 from slurm_plugin.spec.submit_config import Containers, Experiments, SubmitConfig
 from tests.refusals import refusal_of

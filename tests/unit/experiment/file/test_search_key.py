@@ -8,8 +8,8 @@ import pytest
 from slurm_plugin.errors import UsageError
 from slurm_plugin.experiment import searchers
 from slurm_plugin.experiment.file import loader
-from slurm_plugin.experiment.record import Algorithm, Metric, Search
 from slurm_plugin.experiment.searchers import asha, libraries
+from slurm_plugin.records.experiments import Algorithm, Metric, Search
 from slurm_plugin.spec import search_key
 from slurm_plugin.spec.submit_config import SubmitConfig
 from tests.refusals import refusal_of

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.experiment.record import STATES, Algorithm, Experiment, Metric, Report, Search, State, Trial
+from slurm_plugin.records.experiments import STATES, Algorithm, Experiment, Metric, Report, Search, State, Trial
 from slurm_plugin.views.experiment import figures, page, summary, text
 from tests.experiments import HOSTILE
 

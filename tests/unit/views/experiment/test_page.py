@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from slurm_plugin.experiment.record import (
+from slurm_plugin.records.experiments import (
     COMPLETED,
     RUNNING,
     Algorithm,

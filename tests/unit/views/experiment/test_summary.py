@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from slurm_plugin.experiment.record import (
+from slurm_plugin.records.experiments import (
     CANCELLED,
     COMPLETED,
     FAILED,

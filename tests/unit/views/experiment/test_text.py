@@ -5,7 +5,7 @@ import re
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.experiment.record import Algorithm, Experiment, Metric, Report, Search, State, Trial
+from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Report, Search, State, Trial
 from slurm_plugin.views.experiment import text
 from tests import experiments
 from tests.experiments import BEGAN, HOSTILE

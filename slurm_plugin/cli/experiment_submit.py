@@ -25,9 +25,9 @@ from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import array, journal
 from slurm_plugin.experiment.array import Array
 from slurm_plugin.experiment.file import loader
-from slurm_plugin.experiment.record import SOURCE, Experiment
 from slurm_plugin.experiment.searchers import libraries, make
 from slurm_plugin.experiment.simulate import preview as planned
+from slurm_plugin.records.experiments import SOURCE, Experiment
 from slurm_plugin.slurm import connect
 from slurm_plugin.slurm.resources import Limit
 from slurm_plugin.spec import Spec, one, submit_config

@@ -44,7 +44,7 @@ class Search(NamedTuple):
     """What is searched, how, and for how long."""
 
     metric: Metric
-    space: Mapping[str, Any]  # the hyperparameters as the file has them (slurm_plugin.experiment.space)
+    space: Mapping[str, Any]  # the hyperparameters as the file has them (slurm_plugin.records.search_space)
     algorithms: tuple[Algorithm, ...]  # several take turns and share the budget
     trials: int = 0  # the budget; 0: as many as the algorithm makes (single, grid)
     concurrent: int = 16  # the most trials at once; 0: as many as the algorithm allows
