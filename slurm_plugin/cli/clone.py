@@ -15,7 +15,7 @@ from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, is_search
 from slurm_plugin.cli.submit import announce, send
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import job_directory
-from slurm_plugin.slurm import JobNotFoundError, Slurm, SlurmError
+from slurm_plugin.slurm import JobNotFoundError, Slurm, SlurmError, own_name
 from slurm_plugin.spec import changes, documents, submit_config
 from slurm_plugin.spec.changes import Change
 from slurm_plugin.submit import submission
@@ -109,7 +109,7 @@ def original(word: str, directory: Path, door: Slurm) -> Original:
             f"{own}: found no {job_directory.SPEC}, or only the job's owner may read it\n"
             "  the working directory of a job that Slurm has forgotten: slurm-plugin clone --directory DIR JOB"
         )
-    mine = owner in ("", submission.own_name())
+    mine = owner in ("", own_name())
     return Original(f"job {word}", (workdir or directory) if mine else Path.cwd(), task, spec, script)
 
 

@@ -28,7 +28,7 @@ from slurm_plugin.experiment.file import loader
 from slurm_plugin.experiment.searchers import libraries, make
 from slurm_plugin.experiment.simulate import preview as planned
 from slurm_plugin.records.experiments import SOURCE, Experiment
-from slurm_plugin.slurm import connect
+from slurm_plugin.slurm import connect, own_name
 from slurm_plugin.slurm.resources import Limit
 from slurm_plugin.spec import Spec, one, submit_config
 from slurm_plugin.spec.record import ARRAY_OUTPUT
@@ -77,7 +77,7 @@ def submit_file(
         settings = structs.replace(settings, command="")  # the deployed slurm-plugin has no packages; this one has
     trials, found = array.in_all(experiment), list[Limit]()
     if not dry_run:
-        found = array.limits(door, submission.own_name(), str(job.get("account", "")), str(job.get("qos", "")))
+        found = array.limits(door, own_name(), str(job.get("account", "")), str(job.get("qos", "")))
     tasks = array.size(trials, found)
     spec = _spec(job, file, settings, array.words(tasks, experiment.search.concurrent), known)
     site, source = submission.here(settings), spec_name(file)

@@ -14,7 +14,7 @@ from slurm_plugin.cli.group import json_option
 from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, load_specs, read_file, spec_name
 from slurm_plugin.records import token
 from slurm_plugin.site import configuration, lua
-from slurm_plugin.slurm import connect
+from slurm_plugin.slurm import connect, own_name
 from slurm_plugin.spec import policy_language, submit_config
 from slurm_plugin.submit import policy_verdict, submission
 from slurm_plugin.submit.policy_verdict import JobOptions
@@ -68,11 +68,11 @@ def test(
     rules_here = config or lua_file or submit_config.DEFAULT_PATH.exists()
     if not rules_here and plugin_command.is_plain(settings.command, connect):
         words = f"{plugin_command.NOT_INSTALLED}: no rule applies, and no restart is granted"
-        nothing = {"verdict": "accepted", "user": user or submission.own_name(), "changes": [], "messages": [words]}
+        nothing = {"verdict": "accepted", "user": user or own_name(), "changes": [], "messages": [words]}
         click.echo(json.dumps({**nothing, "log": []}) if as_json else f"accepted\n  {words}")
         return 0
     text = lua_file.read_text(errors="surrogateescape") if lua_file else lua.job_submit(settings)
-    name = user or submission.own_name()
+    name = user or own_name()
     rules = None if lua_file or _uid(name) == 0 else policy_language.compiled(settings.policy)
     parts = [part for job in jobs for part in policy_verdict.jobs(job.script, job.arguments, os.environ)]
     return max([_try_rules(part, text, name, default_partition, rules, as_json=as_json) for part in parts])

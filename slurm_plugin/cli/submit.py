@@ -30,7 +30,7 @@ from slurm_plugin.cli.specs import (
 )  # fmt: skip
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import durations
-from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, connect, priority
+from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, changes, connect
 from slurm_plugin.slurm.resources import Reservation
 from slurm_plugin.spec import Spec, policy_language, submit_config
 from slurm_plugin.spec.key_types import joined
@@ -108,7 +108,7 @@ def send(
     for each, job in zip(made, jobs, strict=True):
         submission.keep(job, each, data)
     announce(made, as_json=as_json, of=of)
-    if specs[0].priority != priority.NORMAL:
+    if specs[0].priority != changes.NORMAL:
         _prioritize(made, specs[0].priority, settings)
     if not wait and (len(jobs) > 1 or not sys.stderr.isatty()):
         return 0
@@ -125,7 +125,7 @@ def _prioritize(made: Sequence[Submitted], word: str, settings: submit_config.Su
     """Ask for the priority of the spec. The job keeps its place in the queue if the site does not allow it."""
     for job in made:
         try:
-            said = priority.change(
+            said = changes.change_priority(
                 connect().on(job.cluster), job.id, word, policy_language.compiled_priorities(settings.priorities)
             )
             click.echo(f"job {job.name}: {said}", err=True)

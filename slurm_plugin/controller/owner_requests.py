@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import grant, site_settings, syslog
-from slurm_plugin.slurm import Slurm, connect, priority
+from slurm_plugin.slurm import Slurm, changes, connect
 
 VARIABLE: Final = "SLURM_PLUGIN_ASKED"
 LOCK: Final = "asked.lock"  # in the spool directory, which only SlurmUser may write
@@ -86,6 +86,6 @@ def _longer(door: Slurm, job_id: int, minutes: int, site: Mapping[str, Any]) -> 
     return f"job {job_id}: the time limit is raised from {limit_s // 60} to {minutes} minutes for its owner"
 
 
-def _urgent(door: Slurm, job_id: int, priorities: priority.Priorities) -> str:
+def _urgent(door: Slurm, job_id: int, priorities: changes.Priorities) -> str:
     """Make a waiting job urgent, if its user and account may have one more."""
-    return f"job {job_id}: {priority.change(door, job_id, priority.URGENT, priorities, wait=False)}"
+    return f"job {job_id}: {changes.change_priority(door, job_id, changes.URGENT, priorities, wait=False)}"

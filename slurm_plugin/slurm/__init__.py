@@ -4,6 +4,7 @@ Outside it, only job launches, the shell scripts of hooks, the sbatch wrapper an
 """
 
 import os
+import pwd
 from collections.abc import Callable
 from typing import Final
 
@@ -36,7 +37,7 @@ from slurm_plugin.slurm.model import (
 __all__ = [
     "BACKEND", "BACKENDS", "ENDED", "HELD", "HELD_BY_LIMIT", "HOOK_COMMANDS", "OUT_OF_SERVICE", "UNKNOWN", "WAITING",
     "Forecast", "Job", "JobNotFoundError", "Listed", "Node", "Queueing", "Request", "Slurm", "SlurmAwayError",
-    "SlurmDeniedError", "SlurmError", "Steps", "Submitted", "connect", "to_stderr",
+    "SlurmDeniedError", "SlurmError", "Steps", "Submitted", "connect", "own_name", "to_stderr",
 ]  # fmt: skip
 
 BACKENDS: Final = ("auto", "cli", "pyslurm")
@@ -84,3 +85,11 @@ def connect(
         if lack:
             say(f"{lack}; Slurm's commands are used instead")
     return Commands(directory, deadline_s=deadline_s, patience=patience)
+
+
+def own_name() -> str:
+    """Return the name of this user, as Slurm has it; the uid if this machine has no name for it."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

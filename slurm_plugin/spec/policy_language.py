@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from slurm_plugin.records import durations
-from slurm_plugin.slurm.priority import NORMAL, WORDS
+from slurm_plugin.slurm.changes import NORMAL, WORDS
 from slurm_plugin.spec.documents import Problem
 from slurm_plugin.spec.key_types import Fewest, Name, Retries
 
@@ -205,7 +205,7 @@ def _priority_names(each: Priority) -> list[str]:
 
 
 def compiled_priorities(priorities: Mapping[str, Priority]) -> dict[str, Any]:
-    """Return the plain values for slurm_plugin.slurm.priority."""
+    """Return the plain values for slurm_plugin.slurm.changes."""
     return {word: msgspec.to_builtins(each) for word, each in priorities.items()}
 
 

@@ -2,7 +2,6 @@
 
 import grp
 import os
-import pwd
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.launch import env_file, hooks
 from slurm_plugin.launch.container import IMAGE_FLAG, PYXIS
 from slurm_plugin.records import directories, job_directory, requests, token
-from slurm_plugin.slurm import Slurm, SlurmError, Submitted
+from slurm_plugin.slurm import Slurm, SlurmError, Submitted, own_name
 from slurm_plugin.spec import Spec, policy_language
 from slurm_plugin.spec.key_types import HOOKS
 from slurm_plugin.spec.submit_config import SubmitConfig
@@ -130,14 +129,6 @@ def verdict(submission: Submission, config: SubmitConfig, environ: Mapping[str, 
     parts = policy_verdict.jobs(submission.script, submission.arguments, environ)
     found = [policy_verdict.submitted(policy, policy_verdict.facts(each, user)) for each in parts]
     return found[0] if len(found) == 1 else policy_verdict.combine(found)
-
-
-def own_name() -> str:
-    """Return the name of this user; the uid if this machine has no name for it."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def check(specs: Sequence[Spec], site: render.Site, config: SubmitConfig) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hostfiles import HostfileError, nodelist
 from prechecks.child import Child
 from slurm_plugin.records import history, job_directory, token
-from slurm_plugin.slurm import ENDED, WAITING, Job, Listed
+from slurm_plugin.slurm import ENDED, WAITING, Job, Listed, own_name
 from slurm_plugin.views import states
 from slurm_plugin.views.jobs import Facts
 
@@ -167,14 +167,6 @@ def _listed(job_id: int, workdir: str, names: Sequence[str], last: Mapping[str, 
         count = 0
     took_s = int((end - start).total_seconds()) if start and end and end >= start else None
     return Listed(job, task or str(job_id), count, 0, took_s, None, workdir)
-
-
-def own_name() -> str:
-    """Return the name of this user; the uid if this machine has no name for it."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def _names(workdir: str) -> list[str]:

@@ -16,7 +16,7 @@ from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, colour
 from slurm_plugin.cli.nodeside import job_records, output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.records import directories, durations
-from slurm_plugin.slurm import ENDED, Listed, Slurm, SlurmError, connect
+from slurm_plugin.slurm import ENDED, Listed, Slurm, SlurmError, connect, own_name
 from slurm_plugin.views import jobs, states
 
 DEADLINE_S: Final = 10.0  # the deadline of each request to Slurm
@@ -117,7 +117,7 @@ def _ended(door: Slurm, asked: Question, there: Sequence[Listed], problems: list
         found = None
     if found is not None:
         return found
-    if asked.user and {job_records.own_name(), str(os.geteuid())}.isdisjoint(asked.user.split(",")):
+    if asked.user and {own_name(), str(os.geteuid())}.isdisjoint(asked.user.split(",")):
         return []
     mine = {each.directory for each in there if each.directory.startswith("/")}
     places = {*mine, *directories.read(), str(asked.directory.absolute())}

@@ -17,10 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from prechecks.measure import proc
 from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.records import durations, grant, job_directory, requests, site_settings
 from slurm_plugin.records.requests import Answer, Request
-from slurm_plugin.slurm import connect, priority, time_limit
+from slurm_plugin.slurm import changes, connect
 from slurm_plugin.supervisor import hold
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.share import access, inbox
@@ -145,7 +146,7 @@ class Desk:
                 said, done = self._carry_out(request), True
             except (SlurmPluginError, OSError, ValueError) as error:
                 said, done = " ".join(str(error).split()), False
-            self._answer(Answer(letter.name, letter.uid, user_name(letter.uid), verb, done, said))
+            self._answer(Answer(letter.name, letter.uid, printable(proc.user(letter.uid)), verb, done, said))
         if dropped:
             self._say(f"{dropped} requests were dropped: at most {inbox.WAITING} of one user wait")
 
@@ -183,14 +184,14 @@ class Desk:
         door = connect(directory=settings.get("slurm_bin", ""), say=say, in_job=True)
         to = request.arguments["to"]
         if request.verb == "priority":
-            return priority.change(door, job_id, to, settings.get("priorities", {}))
+            return changes.change_priority(door, job_id, to, settings.get("priorities", {}))
         try:
             seconds, longer = durations.change(to)
         except ValueError as error:
             raise RefusedError(f"found {to!r}; accepted: {error}") from error
         limit = door.queueing([job_id]).get(job_id)
         most_s = grant.longest_s(door.job(job_id), limit and limit.time_limit_s, int(settings.get("extend_time_s", 0)))
-        return time_limit.change(door, job_id, seconds, longer=longer, most_s=most_s)
+        return changes.change_time_limit(door, job_id, seconds, longer=longer, most_s=most_s)
 
     def _to_hold(self, verb: str) -> None:
         """Pass a request on to the hold. Raise RefusedError if the job is not held."""
@@ -218,11 +219,3 @@ class Desk:
             say(text)
         if self._lines == MOST_LINES:
             say(f"no further lines about requests; all answers: {requests.ANSWERS}")
-
-
-def user_name(uid: int) -> str:
-    """Return a user's name, the number if this machine has no name for it."""
-    try:
-        return printable(pwd.getpwuid(uid).pw_name)
-    except KeyError:
-        return str(uid)

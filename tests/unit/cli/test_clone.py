@@ -11,12 +11,11 @@ from slurm_plugin.cli import clone, specs, submit
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records import job_directory
-from slurm_plugin.slurm import Job, JobNotFoundError, Queueing, Request
-from slurm_plugin.submit import submission
+from slurm_plugin.slurm import Job, JobNotFoundError, Queueing, Request, own_name
 from tests.fake_slurm import FakeSlurm
 
 SPEC = "# mine\nname: a\nmode: openmpi\nnodes: 2\ncommand: ./a.out\n"
-OLD = Job(7, submission.own_name(), "COMPLETED", "", "n1", "", 0, "", "", exit_code=0)
+OLD = Job(7, own_name(), "COMPLETED", "", "n1", "", 0, "", "", exit_code=0)
 
 
 @pytest.fixture

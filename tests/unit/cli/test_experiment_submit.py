@@ -8,9 +8,9 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.experiment import journal
-from slurm_plugin.slurm import SlurmError
+from slurm_plugin.slurm import SlurmError, own_name
 from slurm_plugin.slurm.resources import Limit
-from slurm_plugin.submit import render, submission
+from slurm_plugin.submit import render
 from tests.unit.cli.searches import SPEC, Door, said
 
 
@@ -124,7 +124,7 @@ def test_a_person_is_told_what_comes_next(
         f"  the best so far: slurm-plugin experiment best {home}/lr",
         f"  more at once: slurm-plugin experiment concurrency {home}/lr N",
     ]
-    assert door.questions == [("submit_limits", (submission.own_name(), "", ""))]
+    assert door.questions == [("submit_limits", (own_name(), "", ""))]
 
 
 def test_what_cannot_be_submitted(

@@ -8,8 +8,9 @@ import pytest
 from slurm_plugin.cli import open_new, specs
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.errors import UsageError
+from slurm_plugin.slurm import own_name
 from slurm_plugin.spec import submit_config
-from slurm_plugin.submit import render, submission
+from slurm_plugin.submit import render
 from tests.fakes import FakeSlurm
 from tests.unit.cli.nodeside.test_open import runs
 
@@ -67,7 +68,7 @@ def test_the_spec_of_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.chdir(tmp_path)
     work = tmp_path / "work"
     own = runs(door, work)
-    door.known_jobs[7] = door.known_jobs[7]._replace(user=submission.own_name())
+    door.known_jobs[7] = door.known_jobs[7]._replace(user=own_name())
     (own / "job.yaml").write_text(SPEC)
     assert open_new._read("7") == ("job 7", SPEC.encode(), str(work))
     (own / "job.yaml").unlink()

@@ -8,7 +8,7 @@ import pytest
 from slurm_plugin.controller import owner_requests
 from slurm_plugin.records import grant
 from slurm_plugin.records.grant import Grant
-from slurm_plugin.slurm import Queueing, Request, priority
+from slurm_plugin.slurm import Queueing, Request, changes
 from tests.fakes import FakeSlurm, job
 
 SITE = {"extend_time_s": 4 * 3600, "priorities": {"urgent": {"qos": "urgent", "per_user": 1}}}
@@ -79,14 +79,14 @@ def test_an_urgent_job() -> None:
     slurm = door(state="PENDING")
     slurm.requests[7] = Request("main", qos="normal")
     slurm.known_jobs[8], slurm.requests[8] = job(8, state="RUNNING"), Request("main", qos="urgent")
-    with pytest.raises(priority.NotChangedError, match="user alice has 1 urgent job"):
+    with pytest.raises(changes.NotChangedError, match="user alice has 1 urgent job"):
         owner_requests.serve("7 priority urgent", SITE, slurm)
     assert slurm.changes == []
 
 
 def test_an_owner_who_undoes_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """The requests of others do not wait for it."""
-    monkeypatch.setattr(priority.time, "sleep", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr(changes.time, "sleep", lambda _: pytest.fail("it waits"))
     slurm = door(state="PENDING")
     slurm.requests[7] = Request("main", qos="normal")  # a fake that changes nothing: as if it was undone
     owner_requests.serve("7 priority urgent", SITE, slurm)

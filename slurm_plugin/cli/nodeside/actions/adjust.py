@@ -9,7 +9,7 @@ from slurm_plugin.cli.nodeside import check_context, job_lookup
 from slurm_plugin.cli.nodeside.actions import share_request
 from slurm_plugin.cli.nodeside.job_lookup import JOBS, Done, act_on_each
 from slurm_plugin.records import durations, grant
-from slurm_plugin.slurm import Slurm, priority, time_limit
+from slurm_plugin.slurm import Slurm, changes
 
 
 def _site() -> Mapping[str, Any]:
@@ -28,10 +28,10 @@ def _time(options: Namespace) -> int:
             to = durations.UNLIMITED if seconds is None else f"{'+' * longer}{seconds}s"
             said = share_request.ask(door, job, place, "time", {"to": to})
         else:
-            most_s = grant.longest_s(job, _limit(door, job_id), extend_s)
+            most_s = grant.longest_s(job, changes.time_limit_s(door, job_id), extend_s)
             with share_request.explained(job, "change the time of"):
-                said = time_limit.change(door, job_id, seconds, longer=longer, most_s=most_s)
-        return Done(job_id, said, {"limit_s": _limit(door, job_id)})
+                said = changes.change_time_limit(door, job_id, seconds, longer=longer, most_s=most_s)
+        return Done(job_id, said, {"limit_s": changes.time_limit_s(door, job_id)})
 
     return act_on_each(options.jobs, "time", one, as_json=options.json)
 
@@ -45,11 +45,6 @@ def _number(word: str, door: Slurm, verb: str) -> int:
     return job_id
 
 
-def _limit(door: Slurm, job_id: int) -> int | None:
-    found = door.queueing([job_id])
-    return found[job_id].time_limit_s if job_id in found else None
-
-
 def _priority(options: Namespace) -> int:
     """Change the priority of each waiting job."""
     door, priorities = job_lookup.door_to_slurm(), _site().get("priorities", {})
@@ -57,8 +52,8 @@ def _priority(options: Namespace) -> int:
     def one(word: str) -> Done:
         job_id = _number(word, door, "priority")
         with share_request.explained(door.job(job_id), "change the priority of"):
-            said = priority.change(door, job_id, options.to, priorities)
-        return Done(job_id, said, {"priority": priority.word(door.request(job_id), priorities)})
+            said = changes.change_priority(door, job_id, options.to, priorities)
+        return Done(job_id, said, {"priority": changes.priority_word(door.request(job_id), priorities)})
 
     return act_on_each(options.jobs, "priority", one, as_json=options.json)
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pwd
 import socket
 import sys
 from argparse import Namespace
@@ -17,7 +16,7 @@ from slurm_plugin.cli.nodeside.job_lookup import A_JOB
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, printable
 from slurm_plugin.records import open_program
 from slurm_plugin.records.open_program import CODE, SHELL, TENSORBOARD, WHAT, OpenProgram
-from slurm_plugin.slurm import steps
+from slurm_plugin.slurm import own_name, steps
 from slurm_plugin.submit.wrapper import plugin_command
 from slurm_plugin.supervisor.sessions import server
 from slurm_plugin.views import open_program as view
@@ -102,10 +101,7 @@ def _way(found: Worker, login: str) -> view.Way:
     connection = os.environ.get("SSH_CONNECTION", "").split()
     address = connection[2] if len(connection) == 4 and connection[2] != "UNKNOWN" else ""
     here = login or address or socket.gethostname()
-    try:
-        user = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        user = str(os.geteuid())
+    user = own_name()
     return view.Way(found.launch.job, found.number, found.node, user, here, plugin_command.for_scripts(""))
 
 

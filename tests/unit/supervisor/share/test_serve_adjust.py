@@ -17,7 +17,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     fake = FakeSlurm([job(state="RUNNING", nodes="n1")])
     fake.queues[7] = Queueing(7200)
     monkeypatch.setattr(serve, "connect", lambda **_: fake)
-    monkeypatch.setattr(serve.time_limit, "RAISED_S", 0.0)
+    monkeypatch.setattr(serve.changes, "CHANGED_S", 0.0)
     return fake
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from slurm_plugin.slurm import Queueing, SlurmError, time_limit
+from slurm_plugin.slurm import Queueing, SlurmError, changes
 from tests.fakes import FakeSlurm, job
 
 HOUR_S = 3600
@@ -56,14 +56,14 @@ def running(ran: timedelta = timedelta(hours=1)) -> dict[str, object]:
 def test_a_new_limit(seconds: int | None, longer: bool, minutes: str, says: str) -> None:
     """It is rounded up to Slurm's minutes."""
     door = Door()
-    assert time_limit.change(door, 7, seconds, longer=longer) == says
+    assert changes.change_time_limit(door, 7, seconds, longer=longer) == says
     assert door.changes == [("update_job", 7, {"TimeLimit": minutes})]
 
 
 def test_slurm_user_raises_it_later() -> None:
     """The command waits for the change."""
     door, slept = Door(after=4, **running()), list[float]()
-    said = time_limit.change(door, 7, 4 * HOUR_S, most_s=6 * HOUR_S, sleep=slept.append)
+    said = changes.change_time_limit(door, 7, 4 * HOUR_S, most_s=6 * HOUR_S, sleep=slept.append)
     assert said.startswith("its time limit is 04:00:00, it was 02:00:00")
     assert len(slept) == 4
 
@@ -71,7 +71,7 @@ def test_slurm_user_raises_it_later() -> None:
 def test_the_limit_is_the_same() -> None:
     """Nothing is sent."""
     door = Door()
-    assert time_limit.change(door, 7, 2 * HOUR_S) == "its time limit is 02:00:00 already"
+    assert changes.change_time_limit(door, 7, 2 * HOUR_S) == "its time limit is 02:00:00 already"
     assert door.changes == []
 
 
@@ -125,13 +125,13 @@ def test_the_limit_is_the_same() -> None:
 )
 def test_a_limit_that_stays(door: Door, to_s: int | None, most_s: int | None, says: str) -> None:
     """The message has the reason, and the command that helps."""
-    with pytest.raises(time_limit.NotChangedError) as caught:
-        time_limit.change(door, 7, to_s, most_s=most_s, sleep=lambda _: None)
+    with pytest.raises(changes.NotChangedError) as caught:
+        changes.change_time_limit(door, 7, to_s, most_s=most_s, sleep=lambda _: None)
     assert str(caught.value) == says or re.fullmatch(says, str(caught.value))
 
 
 def test_a_job_without_a_limit() -> None:
     """It cannot get more, but a limit."""
-    with pytest.raises(time_limit.NotChangedError, match="job 7 has no time limit"):
-        time_limit.change(Door(limit_s=None), 7, HOUR_S, longer=True)
-    assert time_limit.change(Door(limit_s=None), 7, HOUR_S) == "its time limit is 01:00:00, it was none"
+    with pytest.raises(changes.NotChangedError, match="job 7 has no time limit"):
+        changes.change_time_limit(Door(limit_s=None), 7, HOUR_S, longer=True)
+    assert changes.change_time_limit(Door(limit_s=None), 7, HOUR_S) == "its time limit is 01:00:00, it was none"

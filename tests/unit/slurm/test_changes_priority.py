@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.errors import MissingError, UsageError
-from slurm_plugin.slurm import Queueing, Request, SlurmError, priority
+from slurm_plugin.slurm import Queueing, Request, SlurmError, changes
 from tests.fakes import FakeSlurm, job
 
 BY_QOS = {"urgent": {"qos": "urgent", "per_user": 2}, "very-urgent": {"qos": "top"}}
@@ -40,9 +40,9 @@ class Door(FakeSlurm):
         (Request("gpu-urgent"), "urgent", BY_PARTITION, {}),
     ],
 )
-def test_what_changes(request_: Request, to: str, priorities: priority.Priorities, fields: dict[str, str]) -> None:
+def test_what_changes(request_: Request, to: str, priorities: changes.Priorities, fields: dict[str, str]) -> None:
     """The word of a QOS or a partition, and back."""
-    assert priority.fields(to, request_, priorities) == fields
+    assert changes.priority_fields(to, request_, priorities) == fields
 
 
 @pytest.mark.parametrize(
@@ -55,17 +55,17 @@ def test_what_changes(request_: Request, to: str, priorities: priority.Prioritie
         (Request("cpu"), {}, "normal"),
     ],
 )
-def test_the_word_of_a_job(request_: Request, priorities: priority.Priorities, word: str) -> None:
+def test_the_word_of_a_job(request_: Request, priorities: changes.Priorities, word: str) -> None:
     """`normal` unless the site says otherwise."""
-    assert priority.word(request_, priorities) == word
+    assert changes.priority_word(request_, priorities) == word
 
 
 def test_a_change_and_back() -> None:
     """The text says what was changed."""
     door = Door(Request("gpu", qos="normal"))
-    assert priority.change(door, 7, "urgent", BY_QOS) == "it is urgent, it was normal (QOS=urgent)"
-    assert priority.change(door, 7, "urgent", BY_QOS) == "it is urgent already"
-    assert priority.change(door, 7, "normal", BY_QOS) == "it is normal, it was urgent (QOS=normal)"
+    assert changes.change_priority(door, 7, "urgent", BY_QOS) == "it is urgent, it was normal (QOS=urgent)"
+    assert changes.change_priority(door, 7, "urgent", BY_QOS) == "it is urgent already"
+    assert changes.change_priority(door, 7, "normal", BY_QOS) == "it is normal, it was urgent (QOS=normal)"
     assert door.changes == [("update_job", 7, {"QOS": "urgent"}), ("update_job", 7, {"QOS": "normal"})]
 
 
@@ -74,8 +74,8 @@ def test_the_cap_of_a_user_and_an_account() -> None:
     door = Door(Request("gpu", "vision"))
     door.known_jobs[8] = job(8, state="RUNNING")
     door.requests[8] = Request("cpu-urgent", "speech")
-    with pytest.raises(priority.NotChangedError) as caught:
-        priority.change(door, 7, "urgent", BY_PARTITION)
+    with pytest.raises(changes.NotChangedError) as caught:
+        changes.change_priority(door, 7, "urgent", BY_PARTITION)
     assert str(caught.value) == (
         "job 7 stays normal: user alice has 1 urgent job queued or running, and the site allows 1: 8\n"
         "  make one of them normal: slurm-plugin priority JOB normal"
@@ -83,10 +83,10 @@ def test_the_cap_of_a_user_and_an_account() -> None:
     for number, user in ((8, "bob"), (9, "carol")):
         door.known_jobs[number] = job(number, user=user)
         door.requests[number] = Request("gpu-urgent", "vision")
-    with pytest.raises(priority.NotChangedError, match="account vision has 2 urgent jobs"):
-        priority.change(door, 7, "urgent", BY_PARTITION)
+    with pytest.raises(changes.NotChangedError, match="account vision has 2 urgent jobs"):
+        changes.change_priority(door, 7, "urgent", BY_PARTITION)
     door.known_jobs[9] = job(9, user="carol", state="COMPLETED")
-    assert "it is urgent" in priority.change(door, 7, "urgent", BY_PARTITION)
+    assert "it is urgent" in changes.change_priority(door, 7, "urgent", BY_PARTITION)
 
 
 def test_each_waiting_task_of_an_array_counts() -> None:
@@ -99,11 +99,11 @@ def test_each_waiting_task_of_an_array_counts() -> None:
             return [f"7_{task}" for task in range(self.tasks)] if self.requests[7].qos == fields.get("qos", "a") else []
 
     door = Array(Request("gpu", qos="a"))
-    with pytest.raises(priority.NotChangedError, match=r"array of 3 tasks, user alice has 0 urgent jobs .* allows 2"):
-        priority.change(door, 7, "urgent", BY_QOS)
+    with pytest.raises(changes.NotChangedError, match=r"array of 3 tasks, user alice has 0 urgent jobs .* allows 2"):
+        changes.change_priority(door, 7, "urgent", BY_QOS)
     assert door.changes == []
     door.tasks = 2
-    assert "it is urgent" in priority.change(door, 7, "urgent", BY_QOS)
+    assert "it is urgent" in changes.change_priority(door, 7, "urgent", BY_QOS)
 
 
 @pytest.mark.parametrize(
@@ -115,18 +115,18 @@ def test_each_waiting_task_of_an_array_counts() -> None:
         (Door(Request("gpu"), obeys=False), "urgent", BY_QOS, "job 7 stays normal: SlurmUser did not change it"),
     ],
 )
-def test_a_priority_that_stays(door: Door, to: str, priorities: priority.Priorities, says: str) -> None:
+def test_a_priority_that_stays(door: Door, to: str, priorities: changes.Priorities, says: str) -> None:
     """The message has the reason."""
-    with pytest.raises(priority.NotChangedError, match=says):
-        priority.change(door, 7, to, priorities, sleep=lambda _: None)
+    with pytest.raises(changes.NotChangedError, match=says):
+        changes.change_priority(door, 7, to, priorities, sleep=lambda _: None)
 
 
 def test_only_operators_make_a_job_very_urgent() -> None:
     """The message has their command."""
     door = Door(Request("gpu"))
     door.refusals["update_job", 7] = 1
-    with pytest.raises(priority.NotChangedError) as caught:
-        priority.change(door, 7, "very-urgent", BY_QOS)
+    with pytest.raises(changes.NotChangedError) as caught:
+        changes.change_priority(door, 7, "very-urgent", BY_QOS)
     assert "; only operators make a job very-urgent\n" in str(caught.value)
     assert str(caught.value).endswith("an operator does it with: scontrol update JobId=7 QOS=top")
 
@@ -135,7 +135,7 @@ def test_only_operators_make_a_job_very_urgent() -> None:
 def test_a_word_without_a_meaning(to: str, error: type[Exception]) -> None:
     """Wrong usage, or a word that this site does not map."""
     with pytest.raises(error) as caught:
-        priority.change(Door(Request("gpu")), 7, to, BY_PARTITION)
+        changes.change_priority(Door(Request("gpu")), 7, to, BY_PARTITION)
     assert "\x1b" not in str(caught.value)
 
 
@@ -152,5 +152,5 @@ def test_an_error_without_a_meaning() -> None:
             super().update_job(job_id, **fields)
 
     door = Late(Request("gpu"))
-    assert priority.change(door, 7, "urgent", BY_PARTITION, sleep=lambda _: None).startswith("it is urgent")
+    assert changes.change_priority(door, 7, "urgent", BY_PARTITION, sleep=lambda _: None).startswith("it is urgent")
     assert door.tries == 3
