@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from prechecks.checks import nic
-from prechecks.measure import gres, nvidia, slurmconf, system
+from prechecks.measure import nvidia, slurmconf, system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def count(node: str, gres_conf: str, root: str = "") -> dict[str, Any]:
     `gpus` is the number of GPUs in gres.conf, else of the driver; `missing` is how many of them have no device file.
     """
     try:
-        files = gres.gpu_files(node, gres_conf)
+        files = slurmconf.gpu_files(node, gres_conf)
     except ValueError:  # not in the form of gres.conf(5)
         files = []
-    device = gres.numbered(files)
+    device = slurmconf.numbered_files(files)
     promised = len(files) if device else 0
     there = [name for name in system.entries(f"{root}{nvidia.DRIVER}") if nvidia.is_bus(name)]
     if not promised and there:

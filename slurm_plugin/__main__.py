@@ -41,7 +41,7 @@ COMMANDS = {
     "delete": ("slurm_plugin.cli.delete:delete", "Remove the records and logs of jobs that ended."),
     "clean": ("slurm_plugin.cli.nodeside.clean:CLEAN", "Remove the records and logs of jobs that ended long ago."),
     "experiment": (
-        "slurm_plugin.cli.experiment.group:experiment",
+        "slurm_plugin.cli.experiment:experiment",
         "Search hyperparameters: preview, submit, control, look.",
     ),
     "report-metric": (

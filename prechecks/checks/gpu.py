@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prechecks.check import COUNT, DEVICE, FLAG, PATH, Check, Setting, Settings
-from prechecks.measure import gres, nvidia, system
+from prechecks.measure import nvidia, slurmconf, system
 from prechecks.verdict import FAILED, OK, SKIPPED, Context, Finding
 
 TYPE_CHECKING = False
@@ -115,13 +115,13 @@ def named_files(context: Context) -> list[str]:
 
     These are all of the node if they are not numbered from 0, as those of MIG instances.
     """
-    for path in gres.places():
+    for path in slurmconf.gres_places():
         try:
-            files = gres.gpu_files(context.node, path)
+            files = slurmconf.gpu_files(context.node, path)
         except ValueError:  # not in the form of gres.conf(5)
             continue
         if files:
-            pattern = gres.numbered(files)
+            pattern = slurmconf.numbered_files(files)
             return [pattern % number for number in sorted(context.gpus)] if pattern else files
     return []
 

@@ -1,4 +1,4 @@
-"""Read the memory of one node from slurm.conf, as a file, without asking a daemon.
+"""Read the memory of one node from slurm.conf, and its GPUs from gres.conf, as files, without asking a daemon.
 
 The form is that of slurm.conf(5), the same from 22.05 to 26.05. `NodeName=DEFAULT` sets defaults for the lines below
 it. The path of an `Include` may contain `%c`, the cluster's name. A relative one is relative to its file, or, in 26.05,
@@ -8,6 +8,7 @@ expanded: a list may name 65,536 nodes.
 
 from __future__ import annotations
 
+import os
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 
@@ -175,3 +176,65 @@ def _within(number: str, ranges: str) -> bool:
         if int(first) <= int(number) <= int(last) and number == str(int(number)).zfill(width):
             return True
     return False
+
+
+def gres_places() -> list[str]:
+    """Return the paths where gres.conf may be: beside slurm.conf."""
+    found = filter(None, (os.environ.get("SLURM_CONF"), *PLACES))
+    return [f"{path.rpartition('/')[0]}/gres.conf" for path in found]
+
+
+def gpu_files(node: str, path: str) -> list[str]:
+    """Return the files, each once, in the order of the lines; empty if gres.conf is missing or names none.
+
+    Raise ValueError for a text that is not in the form of gres.conf(5).
+    """
+    try:
+        return _gpu_files(node, [_pairs(line) for line in lines(path)])
+    except OSError:
+        return []
+
+
+def gpus_are_known(node: str, path: str) -> bool:
+    """Return whether gres.conf names the files of a node's GPUs, or has NVIDIA's library find them (AutoDetect).
+
+    Raise OSError if it cannot be read, ValueError as `gpu_files` does.
+    """
+    found = [_pairs(line) for line in lines(path)]
+    detected = [line.get("autodetect", "").lower() for line in found if _is_for(node, line)]
+    return any(each in ("nvml", "nvidia") for each in detected) or bool(_gpu_files(node, found))
+
+
+def _gpu_files(node: str, lines: list[dict[str, str]]) -> list[str]:
+    found: dict[str, None] = {}
+    for line in lines:
+        if line.get("name", "").lower() == "gpu" and _is_for(node, line):
+            for key in ("file", "multiplefiles"):
+                for item in items(line.get(key, "")):
+                    found.update(dict.fromkeys(_expand(item)))
+    return list(found)
+
+
+def numbered_files(files: list[str]) -> str:
+    """Return the pattern of files that are numbered from 0, `/dev/nvidia%d`; empty if they are not."""
+    heads = {path.rstrip("0123456789") for path in files}
+    head = heads.pop() if len(heads) == 1 else "%"
+    pattern = f"{head}%d"
+    return pattern if "%" not in head and set(files) == {pattern % number for number in range(len(files))} else ""
+
+
+def _is_for(node: str, line: dict[str, str]) -> bool:
+    return "nodename" not in line or in_node_list(node, line["nodename"])
+
+
+def _expand(item: str) -> list[str]:
+    """Return the paths of `/dev/nvidia[0-3]`."""
+    head, bracket, rest = item.partition("[")
+    if not bracket:
+        return [item] if item else []
+    ranges, _, tail = rest.partition("]")
+    return [f"{head}{number}{tail}" for number in sorted(numbers(ranges))]
+
+
+def _pairs(line: str) -> dict[str, str]:
+    return {word.partition("=")[0].lower(): word.partition("=")[2] for word in line.split()}

@@ -1,8 +1,9 @@
-"""The array job of an experiment: its directory, how many tasks it has, and its submission.
+"""The array job of an experiment: its directory, how many tasks it has, its submission, and the register of all.
 
 Each task of the array takes trials one after the other, so fewer tasks than trials are enough. Standard library only.
 """
 
+import json
 import os
 import re
 import shutil
@@ -13,12 +14,81 @@ from typing import Final, NamedTuple
 
 from prechecks import files
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.experiment import journal, register
+from slurm_plugin.experiment import journal
 from slurm_plugin.experiment.searchers import simple
+from slurm_plugin.records import job_directory
 from slurm_plugin.records.experiments import FILE, Experiment
 from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.slurm.batch import withdraw
 from slurm_plugin.slurm.resources import Limit, array_limits
+
+_ARRAY = re.compile(r"([0-9]{1,10})(?:_[0-9]+)?", re.ASCII)  # an array job's id, or the name of one of its tasks
+MOST_BYTES: Final = 4 << 20  # the end of the register that is read: tens of thousands of submissions
+
+
+class Entry(NamedTuple):
+    """A submission."""
+
+    directory: Path
+    array: int
+
+
+def register_path() -> Path:
+    """Return the path of this user's register."""
+    return job_directory.state_directory() / "experiments.jsonl"
+
+
+def register(directory: Path, array: int) -> None:
+    """Append a submission. Ignore a home that cannot be written: the experiment works without the register."""
+    line = json.dumps({"directory": str(directory), "array": array})
+    with suppress(OSError, RuntimeError):  # RuntimeError: no home
+        register_path().parent.mkdir(parents=True, exist_ok=True)
+        with register_path().open("ab") as file:  # one write of one line: appends of two shells do not mix
+            file.write(f"{line}\n".encode())
+
+
+def registered() -> Iterator[Entry]:
+    """Yield the submissions, the newest first. Leave out malformed lines and directories without an experiment."""
+    try:
+        with register_path().open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_BYTES))
+            lines = file.read(MOST_BYTES).splitlines()
+    except (OSError, RuntimeError):
+        return
+    for line in reversed(lines):
+        try:
+            found = json.loads(line)
+            entry = Entry(Path(found["directory"]), int(found["array"]))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+        with suppress(OSError, ValueError):
+            if (entry.directory / FILE).is_file():
+                yield entry
+
+
+def find_experiment(word: str) -> Path:
+    """Return the directory of an experiment: `word` is a directory, a directory's name, or the id of an array job.
+
+    Raise SlurmPluginError if no directory has the name, or if several directories have the name.
+    """
+    given = Path(word)
+    with suppress(OSError, ValueError):
+        if (given / FILE).is_file():
+            return given.absolute()
+    found = {each.directory for each in registered() if each.directory.name == word}
+    if array := _ARRAY.fullmatch(word):
+        found |= {each.directory for each in registered() if each.array == int(array[1])}
+    if len(found) == 1:
+        return found.pop()
+    shown = printable(word)
+    if found:
+        listed = "".join(f"\n    {printable(str(each))}" for each in sorted(found))
+        raise SlurmPluginError(f"{shown}: found {len(found)} experiments; give the directory:{listed}")
+    raise SlurmPluginError(
+        f"{shown}: found no such experiment; accepted: its directory, the directory's name, or its array's job id\n"
+        "  yours are: slurm-plugin experiment list"
+    )
+
 
 SCRIPT: Final = "job.sh"  # in the experiment's directory; submitted again for what is left of the budget
 CLUSTER: Final = "cluster"  # in the experiment's directory: the name of the cluster that has its arrays
@@ -153,5 +223,5 @@ def submit(directory: Path, script: str, tasks: int, concurrent: int, door: Slur
     except BaseException:
         withdraw(door, [made])  # an array that the experiment does not know would not obey `pause` and `cancel`
         raise
-    register.add(directory, job)
+    register(directory, job)
     return Array(job, tasks)

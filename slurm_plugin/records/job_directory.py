@@ -5,6 +5,9 @@ A series is a file in it with one JSON object per line, each with a time `t`: `u
 `job.yaml` and `job.sh` are what the job was submitted as: the spec and the batch script. `slurm-plugin submit` and
 `clone` write both, `slurm-plugin run` the spec, and the supervisor the script that `slurm-plugin sbatch` has made. Only
 the job's user may read them: a spec may have passwords in `env`. An array has them in the directory of its own id.
+
+The working directories of a user's jobs are remembered at each submission, in `~/.local/state/slurm_plugin/directories`
+with a JSON string on each line. This only helps to find jobs; without slurmdbd, only this file has them.
 """
 
 import errno
@@ -15,7 +18,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 OURS = ".slurm_plugin"
 ATTEMPTS = "attempts.jsonl"
@@ -231,3 +234,43 @@ def _object(line: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
+
+
+STATE_HOME: Final = "XDG_STATE_HOME"  # the XDG Base Directory Specification
+REMEMBERED: Final = "directories"
+MOST_REMEMBERED: Final = 100  # the number of directories that are kept
+
+
+def state_directory() -> Path:
+    """Return the directory of this user's registers. Raise RuntimeError if the user has no home."""
+    home = os.environ.get(STATE_HOME, "")
+    top = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
+    return top / "slurm_plugin"
+
+
+def remembered() -> list[str]:
+    """Return the directories, the newest last. Leave out malformed lines."""
+    found: dict[str, None] = {}
+    with suppress(RuntimeError):
+        for line in (read(state_directory() / REMEMBERED, os.geteuid()) or "").splitlines():
+            with suppress(ValueError, RecursionError):
+                if isinstance(path := json.loads(line), str) and path.startswith("/"):
+                    found.pop(path, None)
+                    found[path] = None
+    return [*found][-MOST_REMEMBERED:]
+
+
+def remember(directory: str) -> None:
+    """Remember a directory. Ignore a home that cannot be written."""
+    from prechecks import files  # noqa: PLC0415 - a dry run does not need it
+
+    with suppress(OSError, RuntimeError):
+        path, there = state_directory() / REMEMBERED, remembered()
+        if there[-1:] == [directory]:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if len(there) < MOST_REMEMBERED and path.exists() and path.stat().st_size < MOST_BYTES:
+            files.append(path, json.dumps(directory) + "\n")
+        else:
+            kept = [each for each in there if each != directory][1 - MOST_REMEMBERED :]
+            files.replace(path, "".join(f"{json.dumps(each)}\n" for each in (*kept, directory)), mode=0o600)

@@ -12,9 +12,8 @@ from typing import Final
 
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.slurm import calls, parse
-from slurm_plugin.slurm.command_runner import AWAY, CommandRunner
 from slurm_plugin.slurm.model import Forecast, Slurm, SlurmAwayError, SlurmError, Submitted, to_stderr
-from slurm_plugin.slurm.process import Command
+from slurm_plugin.slurm.process import AWAY, Command, CommandRunner
 
 CLOCKS_S: Final = 300.0  # two clocks of a cluster differ by less: munge refuses older credentials
 SESSIONS: Final = "ArrayJobID:0|,AllocSID:0|,SubmitTime:0"  # ArrayJobID of a job that is no array is its own id

@@ -14,11 +14,10 @@ from hostfiles import nodelist
 from slurm_plugin.slurm import calls, parse, resources
 from slurm_plugin.slurm.batch import Batch
 from slurm_plugin.slurm.calls import Patience, Purpose
-from slurm_plugin.slurm.command_runner import new_nonce
 from slurm_plugin.slurm.inventory import Inventory
 from slurm_plugin.slurm.listing import Listing
 from slurm_plugin.slurm.model import Job, Node, Queueing, Request, Slurm, SlurmError, Steps
-from slurm_plugin.slurm.process import Command
+from slurm_plugin.slurm.process import Command, new_nonce
 from slurm_plugin.slurm.resources import Limit
 
 Answer = TypeVar("Answer")

@@ -15,8 +15,8 @@ import hostfiles
 from hostfiles import HostfileError, allocation, nodelist
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import calls, parse, resources
-from slurm_plugin.slurm.command_runner import CommandRunner
 from slurm_plugin.slurm.model import Node, SlurmError
+from slurm_plugin.slurm.process import CommandRunner
 from slurm_plugin.slurm.resources import DeviceUse, Event, Gres, Partition, Reservation, Resources, count
 
 EVENT_FIELDS: Final = "TimeStart,TimeEnd,State,User,Reason"  # the last field may contain any text

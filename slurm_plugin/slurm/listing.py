@@ -12,9 +12,8 @@ from typing import Final
 
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import calls, parse
-from slurm_plugin.slurm.command_runner import CommandRunner, new_nonce
 from slurm_plugin.slurm.model import ENDED, UNKNOWN, Job, Listed, SlurmError
-from slurm_plugin.slurm.process import Command
+from slurm_plugin.slurm.process import Command, CommandRunner, new_nonce
 
 ACCELERATORS: Final = ("gpu", "npu")  # names of GRES
 # Fields of squeue, as in parse.PLAIN and parse.FREE. A nonce is also behind the requests, which users write.

@@ -13,7 +13,7 @@ from msgspec import Struct
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.launch import env_file, hooks
 from slurm_plugin.launch.container import IMAGE_FLAG, PYXIS
-from slurm_plugin.records import directories, job_directory, requests, token
+from slurm_plugin.records import job_directory, requests, token
 from slurm_plugin.slurm import Slurm, SlurmError, Submitted, own_name
 from slurm_plugin.spec import Spec, policy_language
 from slurm_plugin.spec.key_types import HOOKS
@@ -61,7 +61,7 @@ def of_script(data: bytes, source: str, features: Mapping[str, str], command: st
 
 def send(submission: Submission, slurm: Slurm) -> Submitted:
     """Submit a job and return it. Raise SlurmError if Slurm refuses it."""
-    directories.add(submission.directory)
+    job_directory.remember(submission.directory)
     return slurm.submit(submission.script, arguments=submission.arguments, directory=submission.directory)
 
 
@@ -75,7 +75,7 @@ def send_alternatives(submissions: Sequence[Submission], slurm: Slurm) -> tuple[
     made: list[Submitted] = []
     try:
         for each in submissions:
-            directories.add(each.directory)
+            job_directory.remember(each.directory)
             arguments = (*each.arguments, "--hold")
             made.append(slurm.submit(each.script, arguments=arguments, directory=each.directory))
         ids, clusters = tuple(job.id for job in made), {job.cluster for job in made}

@@ -13,7 +13,8 @@ from slurm_plugin.cli.definition import coloured
 from slurm_plugin.cli.group import json_option
 from slurm_plugin.cli.nodeside import output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.experiment import control, journal, register
+from slurm_plugin.experiment import control, journal
+from slurm_plugin.experiment.array import find_experiment, registered
 from slurm_plugin.experiment.control import Change
 from slurm_plugin.records.experiments import RUNNING, Experiment, State
 from slurm_plugin.slurm import Slurm, SlurmAwayError, connect
@@ -42,7 +43,7 @@ def _answered() -> Iterator[None]:
 
 def _change(word: str, verb: str, ask: Callable[[Path, Slurm], Change], sentence: Sentence, *, as_json: bool) -> int:
     """Change an experiment, and print what happens now."""
-    directory = register.find(word)
+    directory = find_experiment(word)
     with _answered():
         done = ask(directory, _door())
     if as_json:
@@ -178,7 +179,7 @@ def repair(word: str, *, as_json: bool) -> int:
     The old journal is kept beside it. What was changed by `pause`, `extend` and the like is only in the journal.
     """
 
-    directory = register.find(word)
+    directory = find_experiment(word)
     changed, count = control.repair(directory)
     if as_json:
         click.echo(json.dumps({"v": 1, "experiment": str(directory), "trials": count, "changed": changed}))
@@ -197,7 +198,7 @@ def list_(*, as_json: bool) -> int:
     """
     door, now = _door(), time.time()
     rows, forms = [("NAME", "STATE", "DONE", "RUNNING", "LEFT", "BEST", "DIRECTORY")], []
-    for directory in dict.fromkeys(each.directory for each in register.entries()):
+    for directory in dict.fromkeys(each.directory for each in registered()):
         try:
             experiment, state = journal.load(directory)
         except SlurmPluginError as error:

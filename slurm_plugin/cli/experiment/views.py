@@ -16,7 +16,7 @@ from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, colour
 from slurm_plugin.cli.experiment import export
 from slurm_plugin.cli.nodeside import log_follow, log_lookup, logs, output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.experiment import journal, register
+from slurm_plugin.experiment import array, journal
 from slurm_plugin.experiment.metrics import LOG, METRICS
 from slurm_plugin.logs import selection, tail
 from slurm_plugin.logs.tail import Range
@@ -50,7 +50,7 @@ class OpenExperiment(NamedTuple):
 
 def _open(word: str) -> OpenExperiment:
     """Find an experiment. Raise SlurmPluginError if it does not exist."""
-    directory = register.find(word)
+    directory = array.find_experiment(word)
     return OpenExperiment(directory, journal.Journal(directory))
 
 

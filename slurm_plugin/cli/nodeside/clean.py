@@ -12,7 +12,7 @@ from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import check_context, job_lookup
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.node import child_work, retention
-from slurm_plugin.records import directories, durations, history
+from slurm_plugin.records import durations, history, job_directory
 from slurm_plugin.views import log
 
 DEADLINE_S: Final = 900.0  # for one directory: a file server may hang
@@ -34,7 +34,7 @@ def _clean(options: Namespace) -> int:
     problems, kept, foreign = list[str](), set[str](), set[str]()
     places = [(each, True) for each in named or [str(Path.cwd())]]
     if not named:  # the working directories of the caller's jobs, each without what is below it
-        places += [(each, False) for each in directories.read()]
+        places += [(each, False) for each in job_directory.remembered()]
     for directory, below in places:
 
         def work(directory: str = directory, *, below: bool = below) -> dict[str, Any]:

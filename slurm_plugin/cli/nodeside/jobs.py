@@ -15,7 +15,7 @@ from hostfiles import HostfileError, nodelist
 from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.cli.nodeside import job_records, output
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.records import directories, durations
+from slurm_plugin.records import durations, job_directory
 from slurm_plugin.slurm import ENDED, Listed, Slurm, SlurmError, connect, own_name
 from slurm_plugin.views import jobs, states
 
@@ -120,7 +120,7 @@ def _ended(door: Slurm, asked: Question, there: Sequence[Listed], problems: list
     if asked.user and {own_name(), str(os.geteuid())}.isdisjoint(asked.user.split(",")):
         return []
     mine = {each.directory for each in there if each.directory.startswith("/")}
-    places = {*mine, *directories.read(), str(asked.directory.absolute())}
+    places = {*mine, *job_directory.remembered(), str(asked.directory.absolute())}
     ended, complete = job_records.past(
         places, since, [each.job.id for each in there], door.config().get("ClusterName", "")
     )

@@ -1,8 +1,9 @@
 """Runs a PyTorchTrial: batches, reports, validations, checkpoints, until its length, a stop, or an error."""
 
 import inspect
+import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -11,11 +12,71 @@ import torch
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.experiment import trial as api
-from slurm_plugin.experiment.runner import data, reducers, state
-from slurm_plugin.experiment.runner.context import PyTorchTrialContext
+from slurm_plugin.experiment.runner import data, reducers, torch_rank
+from slurm_plugin.experiment.runner.context import PyTorchTrialContext, plain
 from slurm_plugin.experiment.runner.distributed import DistributedContext
 from slurm_plugin.experiment.runner.session import Session
 from slurm_plugin.experiment.runner.settings import Settings
+
+STATE_FILE: Final = "state_dict.pth"
+_PREFIX: Final = "module."  # of DDP, in checkpoints of others
+
+
+def collect_state(
+    context: PyTorchTrialContext, callbacks: Mapping[str, Any], epochs: Mapping[int, Any]
+) -> dict[str, Any]:
+    """Return the state of all ranks; every rank calls this. `epochs`: of the sampler (EpochSampler.saved)."""
+    ranks = context.distributed.allgather({"now": torch_rank.rng_state(), "epochs": dict(epochs)})
+    found = {
+        "models_state_dict": [plain(model).state_dict() for model in context.models],
+        "optimizers_state_dict": [each.state_dict() for each in context.optimizers],
+        "lr_schedulers_state_dict": [each.state_dict() for each in context.lr_schedulers],
+        "callbacks": {name: each.state_dict() for name, each in callbacks.items()},
+        "rng_state": ranks,
+    }
+    return found | ({"scaler_state_dict": context.scaler.state_dict()} if context.scaler else {})
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """Read the state from a checkpoint's directory. Raise UsageError if it is not there."""
+    path = checkpoint / STATE_FILE
+    try:
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError:  # a callback or an optimizer keeps objects; the file is the user's own
+            found = torch.load(path, map_location="cpu", weights_only=False)
+    except OSError as error:
+        raise UsageError(f"{path}: {error}\n  move {checkpoint.name} away to restore an older checkpoint") from error
+    return dict(found)
+
+
+def state_of_rank(saved: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
+    """Return the generators' states of a rank. A rank that did not exist then takes those of rank 0."""
+    ranks = saved["rng_state"]
+    found: Mapping[str, Any] = ranks[rank if rank < len(ranks) else 0]
+    return found
+
+
+def restore_state(context: PyTorchTrialContext, callbacks: Mapping[str, Any], saved: dict[str, Any]) -> None:
+    """Set the state of this rank. Raise UsageError if the checkpoint is of another Trial."""
+    for callback in callbacks.values():
+        callback.on_checkpoint_load_start(saved)
+    wanted = {"models": context.models, "optimizers": context.optimizers, "lr_schedulers": context.lr_schedulers}
+    for name, objects in wanted.items():
+        states = saved[f"{name}_state_dict"]
+        if len(states) != len(objects):
+            raise UsageError(f"the checkpoint has {len(states)} {name}, the Trial wraps {len(objects)}")
+        for each, state in zip(objects, states, strict=True):
+            if name == "models":
+                torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, _PREFIX)
+            plain(each).load_state_dict(state)
+    if context.scaler and "scaler_state_dict" in saved:
+        context.scaler.load_state_dict(saved["scaler_state_dict"])
+    for name, callback in callbacks.items():
+        if name in saved["callbacks"]:
+            callback.load_state_dict(saved["callbacks"][name])
+    torch_rank.set_rng_state(state_of_rank(saved, context.distributed.rank)["now"])
+
 
 STOP_S: Final = 2.0  # the ranks ask each other about a stop about this often
 
@@ -45,7 +106,7 @@ class Loop:
         for callback in self.callbacks.values():
             callback.on_trial_startup(session.began, restored)
             stack.callback(callback.on_trial_shutdown)
-        self.saved = state.read(session.restored) if session.restored else None
+        self.saved = read_state(session.restored) if session.restored else None
         self.batches = self._training_data()
         self.validation = self._validation_data()
         self.metrics: list[dict[str, Any]] = []  # of the batches since the last report
@@ -55,7 +116,7 @@ class Loop:
     def run(self) -> None:
         """Train until the end."""
         if self.saved is not None:
-            state.restore(self.context, self.callbacks, self.saved)
+            restore_state(self.context, self.callbacks, self.saved)
             self.saved = None
         self._call("on_training_start")
         if self.session.settings.initial_validation and not self.session.began and not self.session.is_validated:
@@ -185,11 +246,11 @@ class Loop:
         epochs = self._sampler.saved(session.progress.batches) if self._sampler else {}
 
         def write(path: Path) -> None:
-            found = state.collect(context, self.callbacks, epochs)
+            found = collect_state(context, self.callbacks, epochs)
             if context.distributed.rank:
                 return
             self._call("on_checkpoint_save_start", found)
-            torch.save(found, path / state.FILE)
+            torch.save(found, path / STATE_FILE)
             self._call("on_checkpoint_end", str(path))
             self._call("on_checkpoint_write_end", str(path))
 
@@ -217,7 +278,7 @@ class Loop:
             session.epoch = distributed.broadcast(len(loader) if hasattr(loader, "__len__") else data.ENDLESS)
             return _repeated(loader)
         data.check(loader, "build_training_data_loader")
-        states = dict(state.of_rank(self.saved, distributed.rank)["epochs"]) if self.saved else {}
+        states = dict(state_of_rank(self.saved, distributed.rank)["epochs"]) if self.saved else {}
         self._sampler = data.EpochSampler(
             loader.batch_sampler, distributed.size, distributed.rank, session.began, states
         )

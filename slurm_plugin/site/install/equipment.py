@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from hostfiles import nodelist
 from prechecks.checks.gpu import DEFAULT_DEVICE
-from prechecks.measure import gres
+from prechecks.measure import slurmconf
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.slurm import Node
@@ -94,7 +94,7 @@ def without_files(nodes: Mapping[str, Node], config: SiteConfig, gres_conf: str)
     named = {name for own, has in config.equipment.items() if has.device for name in nodelist.expand(own)}
     having = [name for name, node in nodes.items() if any(each.partition(":")[0] == "gpu" for each in node.gres)]
     try:
-        lacking = [name for name in having if name not in named and not gres.are_known(name, gres_conf)]
+        lacking = [name for name in having if name not in named and not slurmconf.gpus_are_known(name, gres_conf)]
     except (OSError, ValueError):
         return ""
     return nodelist.fold(lacking) if lacking else ""

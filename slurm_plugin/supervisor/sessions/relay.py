@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import launch_record, node_directory
 from slurm_plugin.slurm import steps
-from slurm_plugin.supervisor.sessions import programs
+from slurm_plugin.supervisor.sessions.server import socket_path
 
 WINDOW: Final = 1 << 18  # bytes that one side of a connection sends before the other side has passed them on
 CHUNK: Final = 1 << 14
@@ -176,7 +176,7 @@ def main(options: argparse.Namespace) -> int:
     """Connect to the program's socket on this worker for each connection of the login node."""
     launch = launch_record.read(Path(options.directory))
     folder = node_directory.user_folder(launch.run_directory, launch.node_directory, make=False)
-    asyncio.run(_answer(programs.socket_path(folder, options.what)))
+    asyncio.run(_answer(socket_path(folder, options.what)))
     return 0
 
 

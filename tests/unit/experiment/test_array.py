@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.experiment import array, journal, register
+from slurm_plugin.experiment import array, journal
 from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Search
 from slurm_plugin.slurm import SlurmError, Submitted
 from slurm_plugin.slurm.resources import Limit
@@ -67,7 +67,7 @@ def test_the_submission_is_written_down(directory: Path) -> None:
     assert array.submit(directory, SCRIPT, 12, 2, door) == (17, 12)
     assert door.submitted == [(SCRIPT, ("--array=0-11%2",), "/data/my runs")]
     assert journal.load(directory)[1].arrays == (17,)
-    assert [*register.entries()] == [(directory, 17)]
+    assert [*array.registered()] == [(directory, 17)]
 
 
 @pytest.mark.parametrize(("most", "tasks", "asked"), [(1000, 1000, 1), (50, 31, 6), (1, 1, 10)])

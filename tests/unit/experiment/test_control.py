@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.experiment import array, control, journal, register
+from slurm_plugin.experiment import array, control, journal
 from slurm_plugin.records.experiments import COMPLETED, RUNNING, Algorithm, Experiment, Metric, Search
 from slurm_plugin.slurm import SlurmAwayError, SlurmError, Submitted
 from tests import fakes
@@ -153,7 +153,7 @@ def test_resume_without_a_working_task(directory: Path, states: tuple[str, ...])
     assert done.array == (70, 3)
     assert door.submitted == [("--array=0-2%2",)]
     assert done.state.arrays == (7, 70)
-    assert [*register.entries()] == [(directory, 70)]
+    assert [*array.registered()] == [(directory, 70)]
 
 
 def test_resume_within_the_limits(directory: Path) -> None:

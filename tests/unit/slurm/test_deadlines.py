@@ -91,7 +91,7 @@ def test_deadline_of_the_first_question(commands: Bin, monkeypatch: pytest.Monke
         left.append(deadline_s)
         return run_together(argvs, deadline_s=deadline_s, **more)
 
-    monkeypatch.setattr("slurm_plugin.slurm.command_runner.run_together", noted)
+    monkeypatch.setattr("slurm_plugin.slurm.process.run_together", noted)
     assert commands.door().jobs() == {}
     first, second = left
     assert second + 0.5 <= first <= HANG_S

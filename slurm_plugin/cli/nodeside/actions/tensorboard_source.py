@@ -65,10 +65,10 @@ def _named(directories: dict[str, str]) -> tuple[str, ...]:
 def _of_experiment(word: str) -> Source:
     """Return the directory of an experiment's trials. Raise SlurmPluginError if there is no such experiment."""
     try:
-        from slurm_plugin.experiment import journal, register  # noqa: PLC0415 - nodes lack the register
+        from slurm_plugin.experiment import array, journal  # noqa: PLC0415 - nodes lack the register
     except ModuleNotFoundError as error:
         raise MissingError(f"experiments: {error.name} is not installed here\n  pip install slurm_plugin") from error
-    directory = register.find(word)
+    directory = array.find_experiment(word)
     trials = journal.Journal(directory).read().trials
     jobs = [str(each.job) for each in trials if each.state == experiments.RUNNING and each.job]
     return Source(((directory.name, str(directory / experiments.TRIALS)),), tuple(dict.fromkeys(jobs)))

@@ -11,7 +11,7 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import check_context, clean, job_lookup
 from slurm_plugin.node import retention
-from slurm_plugin.records import directories, job_directory
+from slurm_plugin.records import job_directory
 from tests.fakes import FakeSlurm
 
 OLD_S = 40 * 86400
@@ -58,14 +58,14 @@ def test_the_directories_of_the_callers_jobs(
     slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are searched without being named, each once and without what is below it; one that is gone is no problem."""
-    monkeypatch.setenv(directories.STATE_HOME, str(tmp_path / "home"))
+    monkeypatch.setenv(job_directory.STATE_HOME, str(tmp_path / "home"))
     here, away, below = (tmp_path / name for name in ("here", "away", "away/below"))
     owns = []
     for job_id, place in ((8, here), (9, away), (10, below)):
         place.mkdir()
         owns.append(old(place, job_id))
     for place in (here, away, tmp_path / "gone"):
-        directories.add(str(place))
+        job_directory.remember(str(place))
     monkeypatch.chdir(here)
     assert main(["clean", "--json", "--dry-run"]) == 0
     assert [each["job"] for each in json.loads(capsys.readouterr().out)["jobs"]] == [8, 9]

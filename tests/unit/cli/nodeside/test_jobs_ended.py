@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records import directories, history, job_directory
+from slurm_plugin.records import history, job_directory
 from tests.fakes import FakeSlurm
 from tests.unit.cli.nodeside.job_list import ME, NOW, Run, door, ids, listed, runner
 from tests.unit.records.test_history import FIRST
@@ -40,7 +40,7 @@ def test_ended_jobs_of_slurmdbd(run: Run, slurm: FakeSlurm) -> None:
 def test_ended_jobs_without_slurmdbd(run: Run, slurm: FakeSlurm, tmp_path: Path) -> None:
     """They come from the directories of listed jobs and submissions, and from --directory; not of other clusters."""
     slurm.settings["ClusterName"] = "here"
-    directories.add(str(tmp_path / "sent"))
+    job_directory.remember(str(tmp_path / "sent"))
     for place, job_id, changes in (
         ("work", 1, {}),
         ("work", 6, {"action": "finish", "code": 0, "n": 2}),

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.supervisor.sessions import programs
+from slurm_plugin.supervisor.sessions import server
 
 FOLDER = "/run/slurm_plugin/jobs/17.0.0/user"
 
 
 def test_jupyter() -> None:
     """Its token and its socket are in a file, not in its words. Its kernels listen on sockets, too."""
-    made = programs.program("jupyter", FOLDER, "/work", (), "secret")
+    made = server.program_for("jupyter", FOLDER, "/work", (), "secret")
     assert made.words[3:] == ("jupyter-lab jupyter-notebook jupyter-server", f"--config={FOLDER}/jupyter_config.json")
     assert "secret" not in repr((made.words, made.variables))
     settings = json.loads(made.files["jupyter_config.json"])
@@ -35,7 +35,7 @@ def test_jupyter() -> None:
 )
 def test_tensorboard(shows: tuple[str, ...], logdir: str, links: dict[str, str]) -> None:
     """It shows one directory, or a link to each of several."""
-    made = programs.program("tensorboard", FOLDER, "/work", shows, "unused")
+    made = server.program_for("tensorboard", FOLDER, "/work", shows, "unused")
     socket = f"--host=unix://{FOLDER}/tensorboard.sock"
     assert made.words[4:] == (socket, "--port=0", "--load_fast=false", f"--logdir={logdir}")
     assert (made.links, made.files, made.address) == (links, {}, "/")
@@ -43,6 +43,6 @@ def test_tensorboard(shows: tuple[str, ...], logdir: str, links: dict[str, str])
 
 def test_a_path_that_is_too_long() -> None:
     """The kernel allows a socket's path 107 bytes; the longest are those of Jupyter's kernels."""
-    assert programs.program("jupyter", "/" * 55, "/", (), "")
+    assert server.program_for("jupyter", "/" * 55, "/", (), "")
     with pytest.raises(UsageError, match="found 108 characters; a UNIX socket has at most 107"):
-        programs.program("jupyter", "/" * 56, "/", (), "")
+        server.program_for("jupyter", "/" * 56, "/", (), "")

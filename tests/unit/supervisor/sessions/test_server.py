@@ -16,7 +16,7 @@ import pytest
 
 from slurm_plugin.records import launch_record, node_directory, open_program
 from slurm_plugin.records.open_program import OpenProgram
-from slurm_plugin.supervisor.sessions import programs
+from slurm_plugin.supervisor.sessions import server
 from tests.unit.supervisor.test_enter import LAUNCH
 from tests.waiting import until
 
@@ -169,7 +169,7 @@ def test_tensorboard_shows_something_else(tmp_path: Path) -> None:
     launch = LAUNCH._replace(cwd=str(tmp_path), environ={"PATH": path}, run_directory=str(tmp_path))
     (tmp_path / launch_record.FILE).write_text(json.dumps({"v": launch_record.VERSION, **launch._asdict()}))
     with started([*argv, "tensorboard", f"a={tmp_path}/runs", "b=runs"]) as (_, found):
-        assert Path(found.socket).with_name(programs.LINKS).joinpath("b").readlink() == tmp_path / "runs"
+        assert Path(found.socket).with_name(server.LINKS).joinpath("b").readlink() == tmp_path / "runs"
 
         def page() -> bytes:
             with socket.socket(socket.AF_UNIX) as client:
