@@ -80,9 +80,9 @@ def load(path: Path | None = None) -> SubmitConfig:
     return _part(Document(user_settings.below(site.fields, mine)), where)
 
 
-def load_site(path: Path | None = None) -> SubmitConfig:
+def load_site() -> SubmitConfig:
     """Read this part of the site file alone. Raise UsageError with all problems."""
-    return _part(read(path), str(path or DEFAULT_PATH))
+    return _part(read(None), str(DEFAULT_PATH))
 
 
 def _part(document: Document, source: str, *, again: str = AGAIN) -> SubmitConfig:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from hostfiles import HostfileError, nodelist
+from prechecks.verdict import first_few
 from slurm_plugin.records import diagnoses, history, slow, token, usage
 from slurm_plugin.records import grant as grants
 from slurm_plugin.records.grant import Grant, is_uncounted
@@ -86,8 +87,7 @@ def of_tasks(job_id: int, tasks: Mapping[str, int], jobs: Mapping[int, Job]) -> 
         states.setdefault(jobs[number].state if number in jobs else UNKNOWN, []).append(name)
     lines = []
     for state, names in sorted(states.items()):
-        more = f" and {len(names) - SHOWN_TASKS} more" if len(names) > SHOWN_TASKS else ""
-        lines.append(f"{len(names)} {state}: {' '.join(names[:SHOWN_TASKS])}{more}")
+        lines.append(f"{len(names)} {state}: {first_few(names, SHOWN_TASKS, ' ')}")
     restarted = [name for name, number in tasks.items() if number in jobs and jobs[number].restarts]
     if restarted:
         lines.append(f"restarted: {' '.join(restarted[:SHOWN_TASKS])}")

@@ -48,7 +48,7 @@ def page(node: Node, parent: Node | None) -> str:
         ".SH SYNOPSIS",
         f"\\fB{_escaped(node.name)}\\fR {_usage(node)}",
         ".SH DESCRIPTION",
-        *_joined(".PP", (_text(each) for each in node.paragraphs if not each.startswith("Exit "))),
+        *_paragraphs(_text(each) for each in node.paragraphs if not each.startswith("Exit ")),
     ]
     if node.verbs:
         lines.append(".SH COMMANDS")
@@ -59,7 +59,7 @@ def page(node: Node, parent: Node | None) -> str:
     if parent is None:
         lines += _section("EXIT STATUS", list(EXIT.items())) + _section("ENVIRONMENT", list(ENVIRONMENT.items()))
     elif exits := [each.removeprefix("Exit ") for each in node.paragraphs if each.startswith("Exit ")]:
-        lines += [".SH EXIT STATUS", *_joined(".PP", map(_text, exits))]
+        lines += [".SH EXIT STATUS", *_paragraphs(map(_text, exits))]
     see = [each.path for each in (*([parent] if parent else []), *node.verbs)]
     if see:
         lines += [".SH SEE ALSO", ",\n".join(f"\\fB{_escaped('-'.join(path))}\\fR(1)" for path in see)]
@@ -92,11 +92,11 @@ def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def _joined(macro: str, texts: Iterator[str]) -> Iterator[str]:
-    """Yield the texts with a macro between them."""
+def _paragraphs(texts: Iterator[str]) -> Iterator[str]:
+    """Yield the texts with the macro of a new paragraph between them."""
     for number, text in enumerate(texts):
         if number:
-            yield macro
+            yield ".PP"
         yield text
 
 

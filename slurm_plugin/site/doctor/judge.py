@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Final, Literal
 
+from prechecks.verdict import first_few
 from slurm_plugin.records.site_settings import ARCHIVE, CUT_OFF_S
 from slurm_plugin.site import lua, slurmconf
 from slurm_plugin.slurm import releases
@@ -56,8 +57,7 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 def listed(names: Sequence[str]) -> str:
     """Return the first SHOWN names, and the number of further names."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    return first_few(names, SHOWN)
 
 
 def slurmctld(*, up: bool) -> Finding:
