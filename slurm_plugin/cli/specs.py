@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from slurm_plugin import templates
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.slurm import connect
-from slurm_plugin.spec import Spec, documents, load_all, submit_config, user_settings
+from slurm_plugin.spec import Spec, documents, load_all, submit_config
 from slurm_plugin.spec.documents import MAX_BYTES
 from slurm_plugin.spec.sbatch_flags import Known
 from slurm_plugin.submit import render as rendering
@@ -166,7 +166,7 @@ def refuse_script(data: bytes, spec_file: str) -> None:
 def load_specs(data: bytes, spec_file: str, site: submit_config.SubmitConfig, known: Known) -> tuple[Spec, ...]:
     """Return the specs in `data`. Raise UsageError for a batch script, and for a user's own file with a mistake."""
     refuse_script(data, spec_file)
-    own, where = user_settings.read()
+    own, where = submit_config.read_own()
     if own.fields and not os.path.exists(site.command):  # noqa: PTH110 - jobs read the whole file
         from slurm_plugin.site import configuration  # noqa: PLC0415 - 12 ms, for what only the job reads
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 from prechecks import files, quickjson
 from slurm_plugin.controller.requeue_policy import ONE_LOST, OWN_CHECK, SLOW
 from slurm_plugin.records import grant as grants
-from slurm_plugin.records import metrics, syslog, textfile, token
+from slurm_plugin.records import metrics, syslog, token
 from slurm_plugin.records.grant import WENT_DOWN
 from slurm_plugin.slurm import ENDED, WAITING, Job, Slurm
 
@@ -98,7 +98,7 @@ class CountingDoor:
             for name, value in each.items():
                 total[name] = total.get(name, 0.0) + value
         if total:
-            textfile.add(self._site, metrics.CONTROLLER, total)
+            metrics.add(self._site, metrics.CONTROLLER, total)
 
 
 def _load(spool: Path) -> Seen:

@@ -20,7 +20,7 @@ from prechecks import CHECKS, boot_state, files
 from prechecks.report import JOBS, OURS, reason_parts
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.node import repeats
-from slurm_plugin.records import metrics, node_drains, node_repairs, notify, syslog, textfile
+from slurm_plugin.records import metrics, node_drains, node_repairs, notify, syslog
 from slurm_plugin.slurm import UNKNOWN, Node, Slurm, SlurmError
 
 TYPE_CHECKING = False
@@ -217,14 +217,14 @@ def _claim_and_drain(door: Slurm, site: Mapping[str, Any], context: Context, nod
         if why := cap_reached(nodes, name, site["drain_cap"], now):
             syslog.syslog(syslog.LOG_ALERT, f"{name} stays in service: {why}; found: {reason}")
             notify.tell(site, "not-drained", name, f"{why}; found: {reason}", reason)
-            textfile.add(site, metrics.NODE, {metrics.CAPPED: 1})
+            metrics.add(site, metrics.NODE, {metrics.CAPPED: 1})
             return False
         past = node_drains.with_machine(node.comment, machine := repeats.machine())
         items = reason_parts(reason)
         reason = repeats.extended(merged_reason(reason, node.standing_reason), past, site["repeat_drains"], now)
         _write(door, site, context, reason)
         drained = True
-        textfile.add(site, metrics.NODE, metrics.drained(context.hook, items), {metrics.OUT: 1})
+        metrics.add(site, metrics.NODE, metrics.drained(context.hook, items), {metrics.OUT: 1})
     finally:
         try:
             comment = node_drains.without_remark(node_drains.without_claim(node.comment))
@@ -267,7 +267,7 @@ def resume(door: Slurm, site: Mapping[str, Any], node: Node) -> None:
     door.resume(name)
     syslog.syslog(f"resumed {name}; it was drained for: {reason}")
     notify.tell(site, "resumed", name, reason)
-    textfile.add(site, metrics.NODE, {metrics.RESUMES: 1}, {metrics.OUT: 0})
+    metrics.add(site, metrics.NODE, {metrics.RESUMES: 1}, {metrics.OUT: 0})
     left = door.nodes([name]).get(name)
     if left and not left.standing_reason:  # else a prolog has drained it again, and recorded that
         remove_reason(door, left)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 
 from prechecks import files
-from slurm_plugin.records import metrics, site_settings, syslog, textfile
+from slurm_plugin.records import metrics, site_settings, syslog
 
 TYPE_CHECKING = False  # as in prechecks: `typing` costs every node 3 ms
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _run(hook: str) -> int:
     finally:
         try:
             site = site_settings.read(site_settings.site_root())
-            textfile.hook_ran(site, hook, result, time.monotonic() - began)
+            metrics.hook_ran(site, hook, result, time.monotonic() - began)
         except (OSError, ValueError):  # no settings: the hook has failed for the same reason
             pass
         except Exception as error:  # noqa: BLE001 - it must not replace the hook's own result
@@ -94,4 +94,4 @@ def write_report(site: Mapping[str, Any], report: Report) -> None:
 def write_metrics(site: Mapping[str, Any], report: Report) -> None:
     """Write the metrics of a report, if the site has a directory for them."""
     if site["metrics_directory"]:
-        textfile.write(site, f"slurm_plugin_{report.hook}.prom", report.metrics())
+        metrics.write(site, f"slurm_plugin_{report.hook}.prom", report.metrics())

@@ -42,7 +42,7 @@ from slurm_plugin.node import (
     repeats,
     stage_in_expiry,
 )  # fmt: skip
-from slurm_plugin.records import metrics, node_drains, node_repairs, notify, site_settings, syslog, textfile
+from slurm_plugin.records import metrics, node_drains, node_repairs, notify, site_settings, syslog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def main() -> int:
         _act(site, context, counts, draining.with_owed(site, found) if found else "", fine, over=over)
     if site["metrics_directory"]:
         out = bool(node_drains.load(site, node_drains.DRAINED).get("reason"))
-        textfile.add(site, metrics.NODE, {}, {metrics.OUT: out})
+        metrics.add(site, metrics.NODE, {}, {metrics.OUT: out})
     cleanup.sweep_runs(site, node, lambda: _door(site))
     gpu_jobs.sweep(site, node, lambda: _door(site))
     stage_in_expiry.clean(site)

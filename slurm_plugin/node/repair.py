@@ -23,7 +23,7 @@ from collections import namedtuple
 from collections.abc import Mapping
 
 from slurm_plugin.node import long_program
-from slurm_plugin.records import metrics, node_drains, node_repairs, notify, syslog, textfile
+from slurm_plugin.records import metrics, node_drains, node_repairs, notify, syslog
 from slurm_plugin.records.metrics import REBOOT, RESET
 from slurm_plugin.records.node_repairs import MOST, REPORT, Repair
 from slurm_plugin.slurm import SlurmError
@@ -134,7 +134,7 @@ def _begin(door: Slurm, site: Mapping[str, Any], node: Node, step: str, item: st
         return
     syslog.syslog(syslog.LOG_WARNING, f"{node.name}: {words}; drained for: {node.standing_reason}")
     notify.tell(site, "repair", node.name, words, node.standing_reason)
-    textfile.add(site, metrics.NODE, {metrics.sample(metrics.REPAIRS, step=step): 1.0})
+    metrics.add(site, metrics.NODE, {metrics.sample(metrics.REPAIRS, step=step): 1.0})
     if step == RESET:
         argv = [site["prechecks"].get("gpu-check", {}).get("tool") or "/usr/bin/nvidia-smi", "--gpu-reset"]
         key = node_repairs.repairs_in(node.comment)[-1].start

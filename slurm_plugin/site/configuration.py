@@ -17,7 +17,7 @@ from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.records.node_drains import MOST_PAST
 from slurm_plugin.records.site_settings import LEASE_S, LOST_S
 from slurm_plugin.records.token import MAX_RETRIES
-from slurm_plugin.spec import documents, submit_config, user_settings
+from slurm_plugin.spec import documents, submit_config
 from slurm_plugin.spec.documents import Document, Problem
 from slurm_plugin.spec.policy_language import Hold, hold_s
 from slurm_plugin.spec.submit_config import PlainPath, Record, SubmitConfig
@@ -223,18 +223,18 @@ def load(path: Path | None = None) -> SiteConfig:
 def check_own(own: Document, where: str) -> Document:
     """Return a user's own file, with its checks that are off. Raise UsageError with all problems in it."""
     own = _with_checks_off(own)
-    _record(own, where, user_settings.AGAIN)
+    _record(own, where, submit_config.OWN_AGAIN)
     return own
 
 
 def load_for_user() -> SiteConfig:
     """Read the site file, and below it this user's own. Raise UsageError with all problems in a file."""
-    site, (own, where) = _with_checks_off(submit_config.read(None)), user_settings.read()
+    site, (own, where) = _with_checks_off(submit_config.read(None)), submit_config.read_own()
     config = _record(site, str(submit_config.DEFAULT_PATH), submit_config.AGAIN)
     if not own.fields:
         return config
-    merged = user_settings.below(site.fields, check_own(own, where).fields)
-    return _record(Document(merged), where, user_settings.AGAIN)
+    merged = submit_config.below(site.fields, check_own(own, where).fields)
+    return _record(Document(merged), where, submit_config.OWN_AGAIN)
 
 
 def _record(document: Document, source: str, again: str) -> SiteConfig:

@@ -14,7 +14,7 @@ import pytest
 
 import prechecks
 from slurm_plugin.node import hook
-from slurm_plugin.records import metrics, textfile
+from slurm_plugin.records import metrics
 from tests.fetched import Consumers
 from tests.waiting import HANG_S, until
 
@@ -58,16 +58,16 @@ def counted(site: Mapping[str, Any]) -> None:
     verdicts = (prechecks.Verdict("gpu-check", "failed", "node_problem", "3 of 4 GPUs"),)
     for each in ("prolog", "periodic"):
         hook.write_metrics(site, prechecks.Report("n1", None, each, 1e9, verdicts))
-        textfile.hook_ran(site, each, metrics.BAD_NODE, 0.25)
-    textfile.add(site, metrics.NODE, metrics.drained("prolog", ["gpu-check"]), {metrics.OUT: 1})
-    textfile.add(site, metrics.CONTROLLER, metrics.observed(metrics.RECOVERY, 7.0))
-    textfile.add(site, metrics.CONTROLLER, {metrics.sample(metrics.RESTARTS, kind="requeue", cause="node_check"): 1})
+        metrics.hook_ran(site, each, metrics.BAD_NODE, 0.25)
+    metrics.add(site, metrics.NODE, metrics.drained("prolog", ["gpu-check"]), {metrics.OUT: 1})
+    metrics.add(site, metrics.CONTROLLER, metrics.observed(metrics.RECOVERY, 7.0))
+    metrics.add(site, metrics.CONTROLLER, {metrics.sample(metrics.RESTARTS, kind="requeue", cause="node_check"): 1})
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     """Return the settings of a site with metrics."""
-    monkeypatch.setattr(textfile, "WRITE_S", HANG_S)
+    monkeypatch.setattr(metrics, "WRITE_S", HANG_S)
     for name in ("textfile", "spool"):
         (tmp_path / name).mkdir()
     return {

@@ -38,12 +38,12 @@ def site(config: Path | None) -> Site:
             raise UsageError(f"{path} cannot be used: {error}\n  give a site file with: --config FILE") from error
     try:
         from slurm_plugin.site import compilation, configuration  # noqa: PLC0415 - need packages that nodes lack
-        from slurm_plugin.spec import submit_config, user_settings  # noqa: PLC0415 - need packages that nodes lack
+        from slurm_plugin.spec import submit_config  # noqa: PLC0415 - needs packages that nodes lack
     except ImportError as error:
         what = f"{config}: a site file cannot be read here" if config else f"{path} is not there"
         raise MissingError(f"{what}, only the node side is installed\n  run: pip install slurm_plugin") from error
     settings = configuration.load(config) if config else configuration.load_for_user()
-    files = (config,) if config else (submit_config.DEFAULT_PATH, user_settings.path())
+    files = (config,) if config else (submit_config.DEFAULT_PATH, submit_config.own_path())
     there = [str(path) for path in files if path and path.exists()]
     return Site(compilation.compile_site(settings), " and ".join(there) or DEFAULTS)
 

@@ -10,8 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.experiment.runner import data, torch_rank
 from slurm_plugin.experiment.runner.distributed import DistributedContext
-from slurm_plugin.experiment.runner.interface import LRScheduler
-from slurm_plugin.experiment.runner.reducers import FunctionReducer, Wrapped
+from slurm_plugin.experiment.runner.interface import FunctionReducer, LRScheduler, Wrapped
 from slurm_plugin.experiment.runner.session import Session, TrialContext
 
 

@@ -12,7 +12,7 @@ import torch
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.experiment import trial as api
-from slurm_plugin.experiment.runner import data, reducers, torch_rank
+from slurm_plugin.experiment.runner import data, interface, torch_rank
 from slurm_plugin.experiment.runner.context import PyTorchTrialContext, plain
 from slurm_plugin.experiment.runner.distributed import DistributedContext
 from slurm_plugin.experiment.runner.session import Session
@@ -195,12 +195,12 @@ class Loop:
         everything = distributed.gather(
             [{name: _plain(value) for name, value in each.items()} for each in self.metrics]
         )
-        custom = reducers.reduced(self.context.reducers, distributed.allgather, training=True)
+        custom = interface.reduced(self.context.reducers, distributed.allgather, training=True)
         average: dict[str, Any] = {}
         per_batch: list[dict[str, Any]] = []
         if everything:
-            per_batch = [reducers.averages(each) for each in zip(*everything, strict=True)]
-            average = reducers.averages(per_batch) | custom
+            per_batch = [interface.averages(each) for each in zip(*everything, strict=True)]
+            average = interface.averages(per_batch) | custom
             self.session.report_training(average)
         if any(_overrides(each, "on_training_workload_end") for each in self.callbacks.values()):
             average, per_batch = distributed.broadcast((average, per_batch))
@@ -213,7 +213,7 @@ class Loop:
         with context.evaluating():
             self._call("on_validation_start")
             metrics = self._evaluated() if self.by_batch else self._evaluated_whole()
-            metrics |= reducers.reduced(context.reducers, context.distributed.allgather, training=False)
+            metrics |= interface.reduced(context.reducers, context.distributed.allgather, training=False)
             if any(_overrides(each, "on_validation_end") for each in self.callbacks.values()):
                 metrics = context.distributed.broadcast(metrics)
             self._call("on_validation_end", metrics)
@@ -233,7 +233,7 @@ class Loop:
             metrics = self.trial.evaluate_batch(batch=there, **more)
             found.append({name: _plain(_kept(value)) for name, value in metrics.items()})
         self._call("on_validation_epoch_end", found)
-        return reducers.of_validation(found, self.trial.evaluation_reducer(), context.distributed.gather)
+        return interface.of_validation(found, self.trial.evaluation_reducer(), context.distributed.gather)
 
     def _evaluated_whole(self) -> dict[str, Any]:
         if self.context.distributed.rank:

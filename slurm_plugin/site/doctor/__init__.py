@@ -16,7 +16,7 @@ from slurm_plugin.site.doctor.judge import Finding
 from slurm_plugin.site.files import Entry, fragment, rendered
 from slurm_plugin.site.slurmconf import fragment_lines, settings
 from slurm_plugin.slurm import Slurm
-from slurm_plugin.spec import user_settings
+from slurm_plugin.spec import submit_config
 from slurm_plugin.spec.submit_config import DEFAULT_PATH
 
 __all__ = ["Finding", "examine"]
@@ -136,9 +136,9 @@ def _alone(config: Mapping[str, str]) -> Iterator[Finding]:
 
 def own_settings() -> Finding:
     """Judge the user's own file."""
-    where = user_settings.path()
+    where = submit_config.own_path()
     if not where or not os.path.lexists(where):
-        return Finding("your settings", "ok", f"none; {where or 'a file'} may set {', '.join(user_settings.KEYS)}")
+        return Finding("your settings", "ok", f"none; {where or 'a file'} may set {', '.join(submit_config.OWN_KEYS)}")
     try:
         configuration.load_for_user()
     except UsageError as error:

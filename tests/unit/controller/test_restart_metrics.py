@@ -10,7 +10,7 @@ import pytest
 
 from slurm_plugin.controller import restart_metrics, worker
 from slurm_plugin.controller.restart_metrics import CountingDoor, cause
-from slurm_plugin.records import textfile
+from slurm_plugin.records import metrics
 from slurm_plugin.records.grant import Grant, written
 from slurm_plugin.records.metrics import RECOVERY, RESTARTS, sample
 from slurm_plugin.slurm import Job
@@ -26,7 +26,7 @@ IN_PLACE = sample(RESTARTS, kind="in_place", cause="unknown")
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the settings of a site with metrics."""
-    for module, name in ((textfile, "WRITE_S"), (textfile, "LOCK_WAIT_S"), (restart_metrics, "LOCK_WAIT_S")):
+    for module, name in ((metrics, "WRITE_S"), (metrics, "LOCK_WAIT_S"), (restart_metrics, "LOCK_WAIT_S")):
         monkeypatch.setattr(module, name, HANG_S)
     (tmp_path / "textfile").mkdir()
     (tmp_path / "spool").mkdir()

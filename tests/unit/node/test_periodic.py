@@ -8,7 +8,7 @@ import pytest
 import prechecks
 from prechecks import Context
 from slurm_plugin.node import draining, periodic
-from slurm_plugin.records import textfile
+from slurm_plugin.records import metrics
 from slurm_plugin.site import compilation
 from slurm_plugin.slurm import Node
 from tests.fakes import node
@@ -229,7 +229,7 @@ def test_what_is_published(machine: Machine, tmp_path: Path, monkeypatch: pytest
 
     The drain and the resume are counted.
     """
-    monkeypatch.setattr(textfile, "WRITE_S", HANG_S)
+    monkeypatch.setattr(metrics, "WRITE_S", HANG_S)
     machine.site["metrics_directory"] = str(tmp_path)
     machine.look(FINE, BAD)
     report = prechecks.Report.from_json((tmp_path / "run/report.json").read_text())

@@ -11,7 +11,7 @@ import pytest
 
 import slurm_plugin
 from prechecks import CHECKS, Report, Verdict
-from slurm_plugin.records import metrics, textfile
+from slurm_plugin.records import metrics
 from slurm_plugin.records.metrics import CONTROLLER, DRAINS, NODE, OUT, RECOVERY, RESUMES, sample
 from tests.waiting import HANG_S
 
@@ -21,8 +21,8 @@ DRAIN = metrics.drained("prolog", ["gpu-check", "disk-size shm"])
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the settings of a site with metrics, with everything below the test's directory."""
-    monkeypatch.setattr(textfile, "WRITE_S", HANG_S)
-    monkeypatch.setattr(textfile, "LOCK_WAIT_S", HANG_S)
+    monkeypatch.setattr(metrics, "WRITE_S", HANG_S)
+    monkeypatch.setattr(metrics, "LOCK_WAIT_S", HANG_S)
     (tmp_path / "spool").mkdir()
     (tmp_path / "textfile").mkdir()
     return {
@@ -37,7 +37,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the lines of the system log."""
     lines: list[str] = []
-    monkeypatch.setattr(textfile.syslog, "syslog", lambda _, line: lines.append(line))
+    monkeypatch.setattr(metrics.syslog, "syslog", lambda _, line: lines.append(line))
     return lines
 
 
@@ -50,11 +50,11 @@ def values(site: dict[str, Any], actor: str = NODE) -> dict[str, float]:
 
 def test_counting(site: dict[str, Any], tmp_path: Path) -> None:
     """Counters add up, gauges are replaced, and each known series begins with 0: `increase()` needs a first value."""
-    textfile.add(site, NODE, {})
+    metrics.add(site, NODE, {})
     assert values(site)[sample(DRAINS, hook="prolog")] == 0
     assert values(site)[sample(metrics.DRAIN_ITEMS, item="disk-size.shm")] == 0
-    textfile.add(site, NODE, DRAIN, {OUT: 1})
-    textfile.add(site, NODE, {**DRAIN, RESUMES: 1}, {OUT: 0})
+    metrics.add(site, NODE, DRAIN, {OUT: 1})
+    metrics.add(site, NODE, {**DRAIN, RESUMES: 1}, {OUT: 0})
     found = values(site)
     assert (found[sample(DRAINS, hook="prolog")], found[sample(DRAINS, hook="periodic")]) == (2, 0)
     assert found[sample(metrics.DRAIN_ITEMS, item="disk-size.shm")] == 2
@@ -78,9 +78,9 @@ def test_an_unknown_item_has_a_common_label() -> None:
 
 def test_the_two_actors_may_share_a_directory(site: dict[str, Any], tmp_path: Path) -> None:
     """No series is in two files, and a name has the same HELP and TYPE in all: else node_exporter reports an error."""
-    textfile.hook_ran(site, "prolog", metrics.OK, 0.5)
-    textfile.hook_ran(site, "epilog_slurmctld", metrics.ERROR, 0.25)
-    textfile.write(site, "slurm_plugin_prolog.prom", Report("n1", 7, "prolog", 1.0, ()).metrics())
+    metrics.hook_ran(site, "prolog", metrics.OK, 0.5)
+    metrics.hook_ran(site, "epilog_slurmctld", metrics.ERROR, 0.25)
+    metrics.write(site, "slurm_plugin_prolog.prom", Report("n1", 7, "prolog", 1.0, ()).metrics())
     texts = [path.read_text() for path in (tmp_path / "textfile").iterdir()]
     assert len(texts) == 3
     lines = [line for text in texts for line in text.splitlines()]
@@ -97,7 +97,7 @@ def test_the_two_actors_may_share_a_directory(site: dict[str, Any], tmp_path: Pa
 def test_a_histogram(site: dict[str, Any]) -> None:
     """Buckets are cumulative and in order, and the sum and the count fit them."""
     for value in (1.0, 4.0, 99999.0):
-        textfile.add(site, CONTROLLER, metrics.observed(RECOVERY, value))
+        metrics.add(site, CONTROLLER, metrics.observed(RECOVERY, value))
     found = {name: value for name, value in values(site, CONTROLLER).items() if name.startswith(RECOVERY)}
     assert list(found.values()) == [1, *[2] * (len(metrics.BUCKETS) - 1), 3, 100004, 3]
     assert list(found)[-3:] == [f'{RECOVERY}_bucket{{le="+Inf"}}', f"{RECOVERY}_sum", f"{RECOVERY}_count"]
@@ -105,26 +105,26 @@ def test_a_histogram(site: dict[str, Any]) -> None:
 
 def test_every_item_of_a_node_is_counted(site: dict[str, Any]) -> None:
     """The file of a node is bounded by the number of checks."""
-    textfile.add(site, NODE, metrics.drained("prolog", [check.item.replace(".", " ") for check in CHECKS]))
+    metrics.add(site, NODE, metrics.drained("prolog", [check.item.replace(".", " ") for check in CHECKS]))
     names = [name for name in values(site) if name.startswith(metrics.DRAIN_ITEMS)]
     assert len(names) == len(CHECKS)
-    assert Path(site["prechecks"]["state"], textfile.STATE).stat().st_size < textfile.MAX_BYTES / 10
+    assert Path(site["prechecks"]["state"], metrics.STATE).stat().st_size < metrics.MAX_BYTES / 10
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"slurm_plugin_resumes_total": "x"}', '{"a": {}}', "[" * 100_000])
 def test_counters_that_cannot_be_read(site: dict[str, Any], text: str) -> None:
     """Counting begins anew, as after a restart."""
-    textfile.add(site, NODE, {RESUMES: 5})
-    Path(site["prechecks"]["state"], textfile.STATE).write_text(text)
-    textfile.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 5})
+    Path(site["prechecks"]["state"], metrics.STATE).write_text(text)
+    metrics.add(site, NODE, {RESUMES: 1})
     assert values(site)[RESUMES] == 1
 
 
 def test_samples_of_another_release(site: dict[str, Any]) -> None:
     """A series that this release does not know is dropped."""
-    textfile.add(site, NODE, {RESUMES: 5})
-    Path(site["prechecks"]["state"], textfile.STATE).write_text(f'{{"{RESUMES}":5,"slurm_plugin_gone_total":7}}')
-    textfile.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 5})
+    Path(site["prechecks"]["state"], metrics.STATE).write_text(f'{{"{RESUMES}":5,"slurm_plugin_gone_total":7}}')
+    metrics.add(site, NODE, {RESUMES: 1})
     assert values(site)[RESUMES] == 6
     assert "slurm_plugin_gone_total" not in values(site)
 
@@ -132,14 +132,14 @@ def test_samples_of_another_release(site: dict[str, Any]) -> None:
 def test_counters_of_another_user(site: dict[str, Any], tmp_path: Path) -> None:
     """A file that another user made, or a link, is not read; it is replaced."""
     (tmp_path / "own").write_text(f'{{"{RESUMES}":99}}')
-    textfile.add(site, NODE, {})
-    state = Path(site["prechecks"]["state"], textfile.STATE)
+    metrics.add(site, NODE, {})
+    state = Path(site["prechecks"]["state"], metrics.STATE)
     os.chown(state, 27182, -1)
-    textfile.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 1})
     assert (values(site)[RESUMES], state.stat().st_uid) == (1, 0)
     state.unlink()
     state.symlink_to(tmp_path / "own")
-    textfile.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 1})
     assert values(site)[RESUMES] == 1
     assert not state.is_symlink()
 
@@ -150,15 +150,15 @@ def test_a_directory_that_others_may_write_to(site: dict[str, Any], tmp_path: Pa
     place.chmod(0o1777)
     target.write_text("untouched")
     (place / "slurm_plugin_node.prom").symlink_to(target)
-    textfile.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 1})
     assert (values(site)[RESUMES], target.read_text(), said) == (1, "untouched", [])
     (place / "slurm_plugin_node.prom").unlink()
     (place / "slurm_plugin_node.prom").mkdir()
-    textfile.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 1})
     assert said[0].startswith(f"{place}/slurm_plugin_node.prom cannot be written: ")
     place.rename(tmp_path / "moved")
     place.symlink_to(target.parent)
-    textfile.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 1})
     assert len(said) == 2
     assert not (tmp_path / "slurm_plugin_node.prom").exists()
 
@@ -167,27 +167,27 @@ def test_a_directory_that_hangs(
     site: dict[str, Any], monkeypatch: pytest.MonkeyPatch, said: list[str], tmp_path: Path
 ) -> None:
     """The hook goes on, and nothing more is written for a while, but counting goes on."""
-    monkeypatch.setattr(textfile, "WRITE_S", 0.0)
-    monkeypatch.setattr(textfile, "_replace", lambda *_: time.sleep(600))
-    textfile.add(site, NODE, {RESUMES: 1})
-    textfile.add(site, NODE, {RESUMES: 1})
+    monkeypatch.setattr(metrics, "WRITE_S", 0.0)
+    monkeypatch.setattr(metrics, "_replace", lambda *_: time.sleep(600))
+    metrics.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 1})
     assert said == [f"{tmp_path}/textfile/slurm_plugin_node.prom cannot be written: not done after 0 s"]
     monkeypatch.undo()
-    monkeypatch.setattr(textfile, "WRITE_S", HANG_S)
-    monkeypatch.setattr(textfile.time, "time", lambda: time.clock_gettime(time.CLOCK_REALTIME) + 700)
-    textfile.add(site, NODE, {RESUMES: 1})
+    monkeypatch.setattr(metrics, "WRITE_S", HANG_S)
+    monkeypatch.setattr(metrics.time, "time", lambda: time.clock_gettime(time.CLOCK_REALTIME) + 700)
+    metrics.add(site, NODE, {RESUMES: 1})
     assert values(site)[RESUMES] == 3
 
 
 def test_a_lock_that_another_hook_keeps(site: dict[str, Any], monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     """The event is not counted, and the log says so: two writers would lose other counts."""
-    textfile.add(site, NODE, {RESUMES: 1})
-    monkeypatch.setattr(textfile, "LOCK_WAIT_S", 0.0)
-    with Path(site["prechecks"]["state"], textfile.LOCK).open() as lock:
+    metrics.add(site, NODE, {RESUMES: 1})
+    monkeypatch.setattr(metrics, "LOCK_WAIT_S", 0.0)
+    with Path(site["prechecks"]["state"], metrics.LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        textfile.add(site, NODE, {RESUMES: 1})
+        metrics.add(site, NODE, {RESUMES: 1})
     assert said[0].startswith("the metrics are not counted: ")
-    textfile.add(site, NODE, {RESUMES: 1})
+    metrics.add(site, NODE, {RESUMES: 1})
     assert values(site)[RESUMES] == 2
 
 
@@ -196,7 +196,7 @@ def test_hooks_at_the_same_time(site: dict[str, Any]) -> None:
     pids = []
     for _ in range(8):
         if not (pid := os.fork()):
-            textfile.add(site, NODE, {RESUMES: 1})
+            metrics.add(site, NODE, {RESUMES: 1})
             os._exit(0)
         pids.append(pid)
     for pid in pids:
@@ -206,7 +206,7 @@ def test_hooks_at_the_same_time(site: dict[str, Any]) -> None:
 
 def test_without_a_metrics_directory(site: dict[str, Any], tmp_path: Path) -> None:
     """Nothing is counted and nothing is written."""
-    textfile.add({**site, "metrics_directory": ""}, NODE, {RESUMES: 1})
+    metrics.add({**site, "metrics_directory": ""}, NODE, {RESUMES: 1})
     assert not (tmp_path / "run").exists()
 
 

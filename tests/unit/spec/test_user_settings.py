@@ -9,7 +9,7 @@ import pytest
 from slurm_plugin.cli import specs
 from slurm_plugin.errors import UsageError
 from slurm_plugin.site import compilation, configuration, doctor
-from slurm_plugin.spec import submit_config, user_settings
+from slurm_plugin.spec import submit_config
 
 SITE = """
 presets: {big: {nodes: 8}}
@@ -33,11 +33,11 @@ prechecks:
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of the user's file. This process is not root, and has no site file."""
-    monkeypatch.setattr(user_settings.os, "geteuid", lambda: tmp_path.stat().st_uid or 1000)
-    os.chown(tmp_path, user_settings.os.geteuid(), -1)
+    monkeypatch.setattr(submit_config.os, "geteuid", lambda: tmp_path.stat().st_uid or 1000)
+    os.chown(tmp_path, submit_config.os.geteuid(), -1)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(submit_config, "DEFAULT_PATH", tmp_path / "site.yaml")
-    return tmp_path / user_settings.NAME
+    return tmp_path / submit_config.OWN_NAME
 
 
 def write(path: Path, text: str) -> None:
@@ -80,8 +80,8 @@ def test_jobs_of_an_installation_have_its_directory(own: Path) -> None:
 def test_root_reads_no_users_file(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the environment says, and however the file is."""
     write(own, OWN)
-    monkeypatch.setattr(user_settings.os, "geteuid", lambda: 0)
-    assert user_settings.path() is None
+    monkeypatch.setattr(submit_config.os, "geteuid", lambda: 0)
+    assert submit_config.own_path() is None
     assert submit_config.load() == submit_config.SubmitConfig()
     assert configuration.load_for_user() == configuration.SiteConfig()
 
@@ -129,8 +129,8 @@ def test_no_file_of_the_users(own: Path) -> None:
     """A pipe would block, and another user's file says nothing about this one."""
     own.write_text(OWN)
     with pytest.raises(UsageError, match="found no file of yours"):
-        user_settings.read()
+        submit_config.read_own()
     own.unlink()
     os.mkfifo(own)
     with pytest.raises(UsageError, match="found no file of yours"):
-        user_settings.read()
+        submit_config.read_own()

@@ -2,8 +2,7 @@
 
 from slurm_plugin.experiment.runner.context import PyTorchTrialContext
 from slurm_plugin.experiment.runner.data import DataLoader, TorchData, data_length, to_device
-from slurm_plugin.experiment.runner.interface import LRScheduler, PyTorchCallback, PyTorchTrial
-from slurm_plugin.experiment.runner.reducers import MetricReducer, Reducer
+from slurm_plugin.experiment.runner.interface import LRScheduler, MetricReducer, PyTorchCallback, PyTorchTrial, Reducer
 
 __all__ = [
     "DataLoader",
