@@ -11,7 +11,8 @@ import click
 
 from slurm_plugin.cli import specs
 from slurm_plugin.cli.nodeside import job_lookup, job_records
-from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, is_search, load_specs
+from slurm_plugin.cli.nodeside.spec_file import is_search, load_specs
+from slurm_plugin.cli.specs import config_option, flags_if_it_can_say
 from slurm_plugin.cli.submit import announce, send
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import job_directory

@@ -11,8 +11,8 @@ from itertools import repeat
 from pathlib import Path
 
 from slurm_plugin.cli import job_failure
-from slurm_plugin.cli.definition import JSON, Command, Parameter, coloured
 from slurm_plugin.cli.nodeside import job_lookup, output
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter, coloured
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.logs import diagnosis, library, selection

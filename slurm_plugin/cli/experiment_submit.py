@@ -12,15 +12,8 @@ from msgspec import structs
 
 from slurm_plugin import templates
 from slurm_plugin.cli.group import json_option
-from slurm_plugin.cli.specs import (
-    config_option,
-    flags_if_it_can_say,
-    load_specs,
-    read_file,
-    say_what_lacks,
-    sbatch_flags,
-    spec_name,
-)  # fmt: skip
+from slurm_plugin.cli.nodeside.spec_file import load_specs, read_file, spec_name
+from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, say_what_lacks, sbatch_flags
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import array, journal
 from slurm_plugin.experiment.array import Array

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from slurm_plugin import __version__
-from slurm_plugin.cli.definition import IN_UTC, JSON, PROGRAM, Command, Parameter, use_utc
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, PROGRAM, Command, Parameter, use_utc
 from slurm_plugin.errors import INTERRUPTED, SlurmPluginError, printable
 from slurm_plugin.records.nearest import nearest
 

@@ -10,6 +10,7 @@ import click
 import yaml
 
 from slurm_plugin.cli import specs
+from slurm_plugin.cli.nodeside import spec_file
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.launch import MODES
 from slurm_plugin.spec import submit_config
@@ -109,7 +110,7 @@ def _wrong(given: Mapping[str, str], key: str, settings: submit_config.SubmitCon
     if key == "mode" and given[key] not in MODES:
         return f"found {printable(given[key])}; accepted: {', '.join(MODES)}"
     try:
-        specs.load_specs(spec_text(given, "job.yaml").encode(), "job.yaml", settings, lambda _: None)
+        spec_file.load_specs(spec_text(given, "job.yaml").encode(), "job.yaml", settings, lambda _: None)
     except SlurmPluginError as error:
         return str(error)
     return ""

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from slurm_plugin.cli import clone, specs
-from slurm_plugin.cli.nodeside import job_lookup
+from slurm_plugin.cli.nodeside import job_lookup, spec_file
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import job_directory, launch_record
 from slurm_plugin.slurm import ENDED, connect
@@ -36,12 +36,12 @@ def submit(given: str) -> int:
     config = os.environ.get(specs.CONFIG)
     settings = submit_config.load(Path(config) if config else None)
     name, data, directory = _read(given)
-    if specs.is_search(data, name):
+    if spec_file.is_search(data, name):
         raise UsageError(f"{name}: found a search; accepted: the spec of one job, so leave `search` out")
-    spec = idle(specs.load_specs(data, name, settings, specs.sbatch_flags)[0])
+    spec = idle(spec_file.load_specs(data, name, settings, specs.sbatch_flags)[0])
     site = submission.here(settings)
     site = msgspec.structs.replace(site, directory=directory or site.directory)
-    job = submission.build(spec, site, specs.spec_name(name))
+    job = submission.build(spec, site, spec_file.spec_name(name))
     submission.check_policy(job, settings, os.environ)
     submission.check((spec,), site, settings)
     door = connect(patience_s=submission.CONTROLLER_AWAY_S)
@@ -63,7 +63,7 @@ def submit(given: str) -> int:
 def _read(given: str) -> tuple[str, bytes, str]:
     """Return the name for messages, the spec, and the directory of submission (empty: the current one)."""
     if not job_lookup.is_job(given) or os.path.exists(given):  # noqa: PTH110 - a file may have a number as its name
-        return given, specs.read_file(given), ""
+        return given, spec_file.read_file(given), ""
     found = clone.original(given, Path.cwd(), job_lookup.door_to_slurm())
     if found.spec is None:
         raise UsageError(

@@ -11,7 +11,8 @@ import click
 from msgspec.structs import replace
 
 from slurm_plugin.cli.group import json_option
-from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, load_specs, read_file, spec_name
+from slurm_plugin.cli.nodeside.spec_file import load_specs, read_file, spec_name
+from slurm_plugin.cli.specs import config_option, flags_if_it_can_say
 from slurm_plugin.records import token
 from slurm_plugin.site import configuration, lua
 from slurm_plugin.slurm import connect, own_name

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import job_lookup, log_lookup, output, why
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JobFacts
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.logs import excerpts, selection

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from slurm_plugin import spec as specs
-from slurm_plugin.cli import specs as spec_files
+from slurm_plugin.cli.nodeside import spec_file as spec_files
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records import job_directory, site_settings
 from slurm_plugin.slurm import SlurmError, connect

@@ -15,19 +15,8 @@ import click
 from msgspec import structs
 
 from slurm_plugin.cli.group import utc_option
-from slurm_plugin.cli.specs import (
-    config_option,
-    edit,
-    flags_if_it_can_say,
-    is_search,
-    load_specs,
-    read_file,
-    read_specs,
-    say_what_lacks,
-    sbatch_flags,
-    spec_argument,
-    spec_name,
-)  # fmt: skip
+from slurm_plugin.cli.nodeside.spec_file import is_search, load_specs, read_file, read_specs, spec_name
+from slurm_plugin.cli.specs import config_option, edit, flags_if_it_can_say, say_what_lacks, sbatch_flags, spec_argument
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import durations
 from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, changes, connect

@@ -21,7 +21,6 @@ SHORT_BUT_SEPARATE = {
 }
 PARENTS = {
     "prechecks": "prechecks.check is what a site's own check imports, and the registry names the checks",
-    "slurm_plugin.cli": "`nodes --free` on a login node reads a spec as `submit` does",
     "slurm_plugin.supervisor": "its parts share the run, its log and the decisions",
 }
 MAY_BE_LARGE = {"prechecks/checks", "slurm_plugin/records"}  # one file a check, one file a record
@@ -117,7 +116,6 @@ def test_no_circles_of_a_package_and_its_sub_packages() -> None:
     edges = {(package(name), package(each)) for name, those in imports().items() for each in those}
     both = {(one, other) for one, other in edges if (other, one) in edges and other.startswith(f"{one}.")}
     assert {one for one, _ in both if "." in one or one in ("prechecks", "hostfiles")} == set(PARENTS)
-    assert {other for one, other in both if one == "slurm_plugin.cli"} == {"slurm_plugin.cli.nodeside"}
 
 
 def test_the_package_itself_holds_rooms() -> None:

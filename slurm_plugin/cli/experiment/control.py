@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from slurm_plugin.cli.definition import coloured
 from slurm_plugin.cli.group import json_option
 from slurm_plugin.cli.nodeside import output
+from slurm_plugin.cli.nodeside.definition import coloured
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import control, journal
 from slurm_plugin.experiment.array import find_experiment, registered

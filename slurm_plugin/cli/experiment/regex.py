@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from slurm_plugin.cli.definition import JSON, Command, Parameter
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import log_values
 from slurm_plugin.experiment.log_values import Suggestion

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.cli.experiment import export
 from slurm_plugin.cli.nodeside import log_follow, log_lookup, logs, output
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import array, journal
 from slurm_plugin.experiment.metrics import LOG, METRICS

@@ -17,8 +17,8 @@ from typing import Any, Final
 import prechecks
 from prechecks import boot_state
 from prechecks.check import HOOKS
-from slurm_plugin.cli.definition import Command, Parameter, Verbs, coloured
 from slurm_plugin.cli.nodeside import check_context, check_fabric, output
+from slurm_plugin.cli.nodeside.definition import Command, Parameter, Verbs, coloured
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.node import disk_room, periodic
 from slurm_plugin.node.hook import REPORT

@@ -14,8 +14,8 @@ import prechecks
 from hostfiles import HostfileError, nodelist
 from prechecks import Verdict
 from prechecks.fabric import Thresholds
-from slurm_plugin.cli.definition import JSON, Command, Parameter, coloured
 from slurm_plugin.cli.nodeside import job_lookup, output
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter, coloured
 from slurm_plugin.errors import MissingError, UsageError, printable
 from slurm_plugin.records import site_settings
 from slurm_plugin.slurm import Slurm, steps

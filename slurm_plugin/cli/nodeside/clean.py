@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import check_context, job_lookup
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.node import child_work, retention
 from slurm_plugin.records import durations, history, job_directory

@@ -5,8 +5,8 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from slurm_plugin.cli.definition import IN_UTC, JSON, Command, coloured
 from slurm_plugin.cli.nodeside import job_lookup, output
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, coloured
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JOB
 from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.records import diagnoses, history, job_directory

@@ -13,7 +13,7 @@ import hostfiles
 from hostfiles import HostfileError
 from hostfiles.allocation import number, step_id
 from hostfiles.nodelist import expand_counts
-from slurm_plugin.cli.definition import Command, Parameter, Verbs
+from slurm_plugin.cli.nodeside.definition import Command, Parameter, Verbs
 from slurm_plugin.errors import UsageError
 from slurm_plugin.supervisor.hosts import command
 from slurm_plugin.supervisor.run import master_port, restart_count

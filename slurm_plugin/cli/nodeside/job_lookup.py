@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.cli.definition import PROGRAM, Parameter
+from slurm_plugin.cli.nodeside.definition import PROGRAM, Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.records import diagnoses, history, job_directory, log_files
 from slurm_plugin.slurm import ENDED, Job, JobNotFoundError, Listed, Slurm, SlurmAwayError, SlurmError, connect

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.cli.nodeside import job_records, output
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.records import durations, job_directory
 from slurm_plugin.slurm import ENDED, Listed, Slurm, SlurmError, connect, own_name

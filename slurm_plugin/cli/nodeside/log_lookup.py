@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.cli.definition import coloured
 from slurm_plugin.cli.nodeside import job_lookup
+from slurm_plugin.cli.nodeside.definition import coloured
 from slurm_plugin.errors import UsageError
 from slurm_plugin.logs import reader, selection
 from slurm_plugin.logs.reader import Entry

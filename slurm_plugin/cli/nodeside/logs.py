@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import job_lookup, log_follow, log_lookup, output, why
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JOB
 from slurm_plugin.cli.nodeside.log_lookup import ALL, LAST, Known
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable

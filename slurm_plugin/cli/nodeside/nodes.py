@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hostfiles import nodelist
-from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.cli.nodeside import job_lookup, output, why
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, printable
 from slurm_plugin.slurm import Slurm, SlurmError
 from slurm_plugin.views import node_history, nodes
@@ -84,13 +84,14 @@ def _names(text: str) -> list[str]:
 def _free(options: Namespace, door: Slurm, *, periodic: bool | None) -> int:
     """Print which nodes fit a spec. Return 1 if too few do, for each of its alternatives."""
     try:
-        from slurm_plugin.cli import specs  # noqa: PLC0415 - needs packages that nodes lack
+        from slurm_plugin.cli.nodeside import spec_file  # noqa: PLC0415 - needs packages that nodes lack
         from slurm_plugin.spec import submit_config  # noqa: PLC0415
         from slurm_plugin.views import fit  # noqa: PLC0415
     except ImportError as error:
         raise MissingError("--free: only the node side is installed here\n  run: pip install slurm_plugin") from error
     config = os.environ.get("SLURM_PLUGIN_CONFIG")
-    read_specs = specs.read_specs(options.free, submit_config.load(Path(config) if config else None), lambda _: None)
+    settings = submit_config.load(Path(config) if config else None)
+    read_specs = spec_file.read_specs(options.free, settings, lambda _: None)
     default = ""
     with suppress(SlurmError):  # then consider every partition
         default = next((each.name for each in door.partitions() if each.is_default), "")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from prechecks import files
-from slurm_plugin.cli.definition import Parameter
+from slurm_plugin.cli.nodeside.definition import Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.slurm import SlurmError
 from slurm_plugin.views import log

@@ -3,7 +3,7 @@
 import os
 from argparse import Namespace
 
-from slurm_plugin.cli.definition import Command, Parameter
+from slurm_plugin.cli.nodeside.definition import Command, Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import trial
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hostfiles import nodelist
-from slurm_plugin.cli.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.cli.nodeside import check_context, job_lookup, output
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.records import slow, usage

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import click
 
 from prechecks.registry import CHECKS
-from slurm_plugin.cli.definition import Command, Verbs
 from slurm_plugin.cli.group import DefinedCommand, PassedOn
+from slurm_plugin.cli.nodeside.definition import Command, Verbs
 from slurm_plugin.views import states
 from slurm_plugin.views.jobs import COLUMNS
 

@@ -8,8 +8,8 @@ from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 
-from slurm_plugin.cli.definition import Command, Parameter
 from slurm_plugin.cli.nodeside import job_lookup, jobs, nodes
+from slurm_plugin.cli.nodeside.definition import Command, Parameter
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.records import site_settings
 from slurm_plugin.slurm import Slurm, SlurmDeniedError

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli.definition import Command
 from slurm_plugin.cli.experiment import export as experiment_export
 from slurm_plugin.cli.experiment import views as experiment_views
 from slurm_plugin.cli.experiment.views import BEST, EXPORT, LOGS, METRICS_OF, REPORT, STATUS, TRIALS
+from slurm_plugin.cli.nodeside.definition import Command
 from slurm_plugin.experiment import journal
 from slurm_plugin.records.experiments import COMPLETED, FAILED, RUNNING, State, Trial
 from tests import experiments

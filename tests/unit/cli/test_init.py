@@ -7,8 +7,9 @@ import yaml
 from click.testing import CliRunner
 
 from slurm_plugin.__main__ import COMMANDS
-from slurm_plugin.cli import init, specs
+from slurm_plugin.cli import init
 from slurm_plugin.cli.group import LazyGroup
+from slurm_plugin.cli.nodeside import spec_file
 from slurm_plugin.launch import MODES
 from slurm_plugin.spec import submit_config
 
@@ -17,7 +18,7 @@ ANSWERS = {"command": "python train.py", "nodes": "2", "gpus": "4", "mode": "pyt
 
 def loaded(text: str) -> object:
     """Return the spec of a text; raise SlurmPluginError if it is none."""
-    return specs.load_specs(text.encode(), "job.yaml", submit_config.SubmitConfig(), lambda _: None)[0]
+    return spec_file.load_specs(text.encode(), "job.yaml", submit_config.SubmitConfig(), lambda _: None)[0]
 
 
 def asked(home: Path, answers: str, *words: str) -> tuple[int, str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.cli import open_new, specs
-from slurm_plugin.cli.nodeside import job_lookup
+from slurm_plugin.cli.nodeside import job_lookup, spec_file
 from slurm_plugin.errors import UsageError
 from slurm_plugin.slurm import own_name
 from slurm_plugin.spec import submit_config
@@ -42,7 +42,7 @@ logs: {per: rank}
 
 def spec(text: str) -> Any:
     """Return the spec of a text."""
-    return specs.load_specs(text.encode(), "job.yaml", submit_config.SubmitConfig(), specs.flags_if_it_can_say)[0]
+    return spec_file.load_specs(text.encode(), "job.yaml", submit_config.SubmitConfig(), specs.flags_if_it_can_say)[0]
 
 
 @pytest.mark.parametrize("more", [LEFT_OUT, "array: 1-3\ncommand: python train.py\n", "tasks: [a b, c d]\n"])

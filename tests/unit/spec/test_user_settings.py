@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.cli import specs
+from slurm_plugin.cli.nodeside import spec_file
 from slurm_plugin.errors import UsageError
 from slurm_plugin.site import compilation, configuration, doctor
 from slurm_plugin.spec import submit_config
@@ -122,7 +122,7 @@ def test_whoever_reads_a_spec_judges_the_file(own: Path, command: str, refused: 
     write(own, "prechecks: {disk-size: {root: much}}\n")
     site = submit_config.SubmitConfig(command=command)
     with pytest.raises(UsageError) if refused else nullcontext():
-        specs.load_specs(b"name: a\nmode: single\ncommand: ./a\n", "a.yaml", site, lambda _: None)
+        spec_file.load_specs(b"name: a\nmode: single\ncommand: ./a\n", "a.yaml", site, lambda _: None)
 
 
 def test_no_file_of_the_users(own: Path) -> None:

@@ -4,9 +4,9 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import check_context, job_lookup
 from slurm_plugin.cli.nodeside.actions import share_request
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import JOBS, Done, act_on_each
 from slurm_plugin.records import durations, grant
 from slurm_plugin.slurm import Slurm, changes

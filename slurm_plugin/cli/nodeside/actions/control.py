@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.cli.nodeside.actions import share_request
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import JOB, JOBS, Done, act_on_each
 from slurm_plugin.errors import SlurmPluginError, printable
 from slurm_plugin.records import launch_record

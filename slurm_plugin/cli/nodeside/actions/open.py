@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.actions import control, tensorboard_source
 from slurm_plugin.cli.nodeside.actions.control import Worker
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import A_JOB
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, printable
 from slurm_plugin.records import open_program

@@ -8,8 +8,8 @@ import pytest
 
 from slurm_plugin import __version__
 from slurm_plugin.__main__ import main
-from slurm_plugin.cli.definition import JSON, Command, Parameter
 from slurm_plugin.cli.group import DefinedCommand
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.cli.reference import command, tree
 from slurm_plugin.cli.reference.tree import Node
 

@@ -6,10 +6,10 @@ import click
 import pytest
 
 from slurm_plugin.__main__ import COMMANDS, NODE_SIDE, main
-from slurm_plugin.cli import definition
-from slurm_plugin.cli.definition import Command, Parameter
 from slurm_plugin.cli.group import LazyGroup
 from slurm_plugin.cli.group import main as whole
+from slurm_plugin.cli.nodeside import definition
+from slurm_plugin.cli.nodeside.definition import Command, Parameter
 from slurm_plugin.errors import printable
 from tests.refusals import refusal_of
 
@@ -30,7 +30,7 @@ PARAMETERS = (
     Parameter("--watch", "Repeat.", "SECONDS", read=float, without_value=5.0),
 )
 TRY = Command("try", "Try it.\n\nExit 0: done.", PARAMETERS, noted)
-INDEX = {"try": ("tests.unit.cli.test_definition:TRY", "Try it.")}
+INDEX = {"try": ("tests.unit.cli.nodeside.test_definition:TRY", "Try it.")}
 HELP = """\
 Usage: slurm-plugin try [OPTIONS] JOB [ITEM]...
 
