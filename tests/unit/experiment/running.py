@@ -80,7 +80,7 @@ class Run:
             output, _ = process.communicate(timeout=DEADLINE_S)
         finally:
             process.kill()
-        assert process.returncode == code, output
+        assert process.returncode == code, (process.returncode, output)
         return output
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
