@@ -54,7 +54,7 @@ _24_11: Final = Release(
     settle_s=0.0,
     settle_second=True,
     lost_node_bars_changes=False,
-    includes_beside_slurm_conf=False,
+    includes_beside_slurm_conf=True,
 )
 # Oldest first.
 RELEASES: Final = (
@@ -68,7 +68,7 @@ RELEASES: Final = (
         includes_beside_slurm_conf=False,
     ),
     _24_11,
-    replace(_24_11, series=(26, 5), settle_second=False, includes_beside_slurm_conf=True),
+    replace(_24_11, series=(26, 5), settle_second=False),
 )
 
 
