@@ -16,6 +16,7 @@ from slurm_plugin.logs.signature import CLASSES
 from slurm_plugin.records import grant
 
 NO_ANSWER: Final = "did not answer"
+CUT_OFF: Final = "no other node of the job answers it"
 PROLOG: Final = "prolog"  # Slurm drained the node because a prolog failed there
 # Causes that say little: any fact beside the log says more.
 _WEAK: Final = frozenset({"none", "unknown", "symptom_only", "rank_hang"})
@@ -28,6 +29,7 @@ _CHECKS: Final[Mapping[str, str]] = {
     NO_ANSWER: "node_down", "does not answer": "node_down", "does not say that its processes": "node_down",
     "was taken out of the job": "node_down", grant.DOWN: "node_down",
     "Not responding": "node_down",  # Slurm's own words
+    CUT_OFF: "net_fabric",
     "gpu-processes": "gpu_oom", "gpu": "gpu_hw", "npu": "gpu_hw",
     "mlu": "gpu_hw", "amd": "gpu_hw", "infiniband": "net_fabric", "nic": "net_fabric", "mounts": "fs_error",
     "disk-size.shm": "shm", "inodes.shm": "shm", "disk-size": "disk_full", "inodes": "disk_full", "dns": "net_name",

@@ -189,7 +189,8 @@ class Attempts:
             elif found and not code:
                 nodes = {**nodes, **found.nodes}
             if code and phase != "stage_in" and cause not in ("grow", "slow"):
-                failure = Failure(self.preparation, self.log_sizes, code, cause, limit_s(self.site))
+                cut_off = watcher is not None and watcher.guards.isolated
+                failure = Failure(self.preparation, self.log_sizes, code, cause, limit_s(self.site), cut_off)
                 look = None if plan.retries else self._look
                 self.diagnosis, nodes = diagnose(failure, nodes, checked=plan.retries > 0, look=look)
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")

@@ -44,6 +44,7 @@ class Failure:
     code: int
     cause: Cause
     deadline_s: float
+    isolated: bool = False  # whether no other node answered any more
 
     def diagnosis(self, nodes: Mapping[str, Health]) -> Form | None:
         """Return what the logs say, with what is known of the nodes; None if it could not be found out in time."""
@@ -62,7 +63,7 @@ class Failure:
         """Read the logs, in the child. Only here are the modules of the diagnosis loaded."""
         from slurm_plugin.logs import diagnosis, signature  # noqa: PLC0415
         from slurm_plugin.logs.diagnosis import form  # noqa: PLC0415
-        from slurm_plugin.logs.known import Known  # noqa: PLC0415
+        from slurm_plugin.logs.known import CUT_OFF, Known  # noqa: PLC0415
         from slurm_plugin.logs.scan import Source  # noqa: PLC0415
         from slurm_plugin.logs.source import LogFile, log_file  # noqa: PLC0415
 
@@ -77,6 +78,10 @@ class Failure:
         slots = self.preparation.slots or [0] * len(hosts)
         ranks = [host.name for host, count in zip(hosts, slots, strict=True) for _ in range(count)]
         faults = {name: each.what for name, each in health.items() if each.condition in BAD}
+        gone = [name for name, each in health.items() if each.condition == "unreachable"]
+        if self.isolated and len(gone) > 1:  # they did not die in the same second: this node was cut off
+            faults = {name: what for name, what in faults.items() if name not in gone}
+            faults[os.environ.get("SLURMD_NODENAME", "")] = CUT_OFF
         known = Known(
             nodes=dict(enumerate(ranks)),
             by_node=self.preparation.launch_level == "node",

@@ -16,6 +16,7 @@ from tests.fake_slurm import FakeSlurm
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.supervised import JOB, RUNNING, attempted
 
+GONE = Health("unreachable", "does not answer")
 OK, BAD, UNKNOWN = Health("ok"), Health("node_problem", "gpu-check: failed: 3 of 4 GPUs"), Health("unknown")
 FAILS = """import sys
 def step(batch):
@@ -174,22 +175,30 @@ def test_of_a_real_run(srun: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ("cause", "nodes", "failure", "verdicts"),
     [
         ("hang", {}, "rank_hang", {}),
-        ("nodes", {"n2": Health("unreachable", "does not answer")}, "node_down", {"n2": "exclude"}),
+        ("nodes", {"n2": GONE}, "node_down", {"n2": "exclude"}),
+        ("nodes", {"n2": GONE, "n3": GONE}, "net_fabric", {"n1": "exclude"}),  # it is this node that is cut off
         ("nodes", {"n2": BAD}, "gpu_hw", {"n2": "exclude"}),
         ("itself", {}, "cancelled", {}),
     ],
 )
 def test_a_program_that_the_supervisor_ended(
-    cause: Any, nodes: Mapping[str, Health], failure: str, verdicts: Mapping[str, str], tmp_path: Path
+    cause: Any,
+    nodes: Mapping[str, Health],
+    failure: str,
+    verdicts: Mapping[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What torchrun writes of the supervisor's SIGTERM is not the cause."""
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
     (tmp_path / "log").write_text("torch.distributed.elastic.SignalException: Process 26 got signal: 15\n")
-    hosts = [SimpleNamespace(name="n1"), SimpleNamespace(name="n2")]
-    run = SimpleNamespace(allocation=SimpleNamespace(hosts=hosts), nodes=("n1", "n2"), job_id=7, attempt=0)
+    hosts = [SimpleNamespace(name=name) for name in ("n1", "n2", "n3")]
+    run = SimpleNamespace(allocation=SimpleNamespace(hosts=hosts), nodes=("n1", "n2", "n3"), job_id=7, attempt=0)
     preparation: Any = SimpleNamespace(
-        run=run, plan=SimpleNamespace(logs=""), slots=[2, 2], launch_level="node", directory=tmp_path, began=0.0
+        run=run, plan=SimpleNamespace(logs=""), slots=[2, 2, 2], launch_level="node", directory=tmp_path, began=0.0
     )
-    found = Failure(preparation, {str(tmp_path / "log"): 0}, 143, cause, 60.0).diagnosis(nodes)
+    isolated = GONE in nodes.values()
+    found = Failure(preparation, {str(tmp_path / "log"): 0}, 143, cause, 60.0, isolated).diagnosis(nodes)
     assert found is not None
     assert (found["class"], found["nodes"]) == (failure, verdicts)
 
