@@ -52,11 +52,14 @@ trap '' INT
 while kill -INT $(cat srun.pid); do sleep 0.1; done
 END
 exec sh -c 'echo $$ >srun.pid; exec srun --nodes=2 --ntasks=2 sh a.sh'"""
+# The page of a file that another process has cut short is not there, as in a /dev/shm that is full.
+BUS = "import mmap; f = open('x', 'w+'); f.truncate(8192); m = mmap.mmap(f.fileno(), 8192); f.truncate(0); m[4096] = 1"
 CASES: Mapping[str, Case] = {
     "key": Case(python("{}['tokens']"), "user_code", "user", (2,), "KeyError: 'tokens'", node=True),
     "exit": Case(python("sys.exit(3)"), "unknown", "unknown", (2,)),  # srun says only the exit code
     "killed": Case(python("os.kill(os.getpid(), 9)"), "unknown", "unknown", (2,)),
     "segfault": Case(python("os.kill(os.getpid(), 11)"), "segfault", "user", (2,), node=True),
+    "bus": Case(python(BUS), "shm", "node", (2,), "Bus error", node=True),
     "import": Case(python("import nothere_xyz"), "import_env", "user", (2,), "nothere_xyz"),
     "file": Case(python("open('/data/nothere')"), "missing_file", "user", (2,), "/data/nothere"),
     "disk": Case(python("os.write(os.open('/dev/full', os.O_WRONLY), b'x')"), "disk_full", "fs", (2,), "Errno 28"),

@@ -77,6 +77,18 @@ def test_an_elastic_job_that_is_requeued_starts_with_fewer_nodes(cluster: Sandbo
     assert (job.grant.requeues, job.grant.excluded, job.grant.tasks) == (1, ("n2",), 16)
 
 
+@pytest.mark.full  # 70 s
+def test_an_elastic_job_whose_first_node_dies(cluster: Sandbox) -> None:
+    """Nobody on its nodes can say what it needs now: it is requeued, and runs on the remaining nodes."""
+    job = training.submit(cluster, "elastic-dead", nodes=5, min_nodes=4)
+    training.until_runs(job, 0, nodes=5)
+    cluster.break_node("n1", "node-dead")
+    training.until_runs(job, 1, nodes=4)
+    assert job.nodes == {"n2", "n3", "n4", "n5"}
+    assert training.stop(job) == "COMPLETED"
+    assert (job.grant.requeues, job.grant.tasks) == (1, 16)
+
+
 @pytest.mark.full  # 15 s
 def test_an_elastic_job_that_its_owner_requeues_starts_with_fewer_nodes(cluster: Sandbox) -> None:
     """A node is away when the owner requeues, holds and releases the job. It runs on the remaining nodes."""

@@ -209,6 +209,19 @@ def test_a_restart_in_the_same_allocation(alice: Sandbox, name: str) -> None:
     assert (job.fields["Restarts"], "n2" in job.nodes) == ("0", True)
 
 
+@pytest.mark.full  # up to 80 s
+def test_a_program_that_saves_before_its_time_limit(alice: Sandbox) -> None:
+    """The signal reaches it, and the job requeues itself to go on from its checkpoint."""
+    saves = 'trap "touch saved/1; exit 7" USR1; mkdir -p saved; while :; do sleep 0.1; done'
+    command = f"bash -c '[ $SLURM_PLUGIN_ATTEMPT = 0 ] || exit 0; {saves}'"
+    keys = {"nodes": 1, "mode": "single", "time": "2m", "grace": "60s", "checkpoint": "saved"}
+    job = submit(alice, "alone-grace", **keys, retries=1, command=command)
+    assert job.end() == "COMPLETED", job.log
+    assert [(line["restart"], line["action"]) for line in job.attempts] == [(0, "requeue"), (1, "finish")]
+    assert "ran into its time limit" in job.attempts[0]["cause"]
+    assert job.wait_s < jobs.OWN_WAIT_S
+
+
 @pytest.mark.full  # 15 s
 def test_a_script_with_plugin_lines(alice: Sandbox) -> None:
     """`slurm-plugin sbatch` restarts it, in the allocation and without a node that lost a GPU."""

@@ -79,8 +79,8 @@ def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s:
         if kept := required.intersection(leave_out):
             say(f"the job asks for {nodelist.fold(sorted(kept))} by name (nodelist), so it gets no other node instead")
         leave_out = [name for name in leave_out if name not in required]
-    names = nodelist.fold(list(dict.fromkeys([*excluded, *leave_out])))
-    without = {"ExcNodeList": names} if names else {}
+    names = list(dict.fromkeys([*excluded, *leave_out]))
+    without = {"ExcNodeList": nodelist.fold(names)} if names else {}
     fewest = {"NumTasks": str(tasks)} if tasks else {}
     for more in [without | fewest, *([without] if fewest else []), *([{}] if without else [])]:
         try:

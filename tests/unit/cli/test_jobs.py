@@ -11,7 +11,8 @@ from rich.console import Console
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli import job_wait, specs, submit
-from slurm_plugin.records import history
+from slurm_plugin.records import history, token
+from slurm_plugin.records.grant import Grant, written
 from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import Job, JobNotFoundError, Listed, Request, SlurmError, Submitted
 from slurm_plugin.slurm.resources import Reservation
@@ -82,6 +83,33 @@ def test_wait_tells_the_end_by_its_exit_code(
         f"  it has no output: there is no {job_file.parent}/a-17.out\n  how it goes, and why: slurm-plugin why 17\n"
     )
     assert err == f"job 17: {state}\n{then if code else ''}"
+
+
+def test_wait_lets_a_job_start_sooner_where_no_site_does(
+    slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once each restart, 2 s after COMPLETING: before, its nodes refuse it. A job with a grant is left alone."""
+    clock = FakeClock()
+    monkeypatch.setattr(job_wait, "time", clock)
+    slurm.known_jobs[17] = DONE
+    waits = DONE._replace(state="PENDING", reason="BeginTime", restarts=1, comment=str(token.Token(2)))
+    sooner = job_wait._Sooner(slurm)
+    given = waits._replace(admin_comment=written("", Grant(2)))
+    for job in (given, None, waits._replace(restarts=0), waits._replace(reason="Resources")):
+        for _ in range(5):
+            sooner.look(job)
+            clock.sleep(1)
+    assert slurm.changes == []
+    for restarts in (1, 2):
+        for _ in range(5):
+            sooner.look(waits._replace(restarts=restarts))
+            clock.sleep(1)
+        assert slurm.changes == [("update_job", 17, {"StartTime": "now"})] * restarts
+    slurm.refusals["update_job", 17] = 1
+    for _ in range(4):
+        sooner.look(waits._replace(restarts=3))
+        clock.sleep(1)
+    assert "job 17: it waits for its start time: " in capsys.readouterr().err
 
 
 def test_wait_for_a_job_on_another_cluster(

@@ -228,6 +228,12 @@ def test_a_percent_sign_in_the_directory_of_submission_is_refused() -> None:
         script(spec, Site("/data/50%j", COMMAND))
 
 
+def test_no_time_limit_is_said_in_words() -> None:
+    """Without the line the job would get the limit of its partition."""
+    spec = load(b"name: a\nmode: openmpi\ncommand: x\ntime: UNLIMITED\n", "a")
+    assert "#SBATCH --time=UNLIMITED\n" in script(spec, HOME)
+
+
 def test_a_spec_is_a_value() -> None:
     """The same spec on the same site gives the same script."""
     spec: Spec = load(EVERYTHING, "job.yaml")

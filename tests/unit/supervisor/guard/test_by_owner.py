@@ -81,6 +81,13 @@ def test_a_job_that_slurm_has_requeued(state: str, changed: bool) -> None:
     assert door.changes == ([("update_job", 7, {"ExcNodeList": "n2", "StartTime": "now+5"})] if changed else [])
 
 
+def test_a_requeue_that_leaves_out_no_node() -> None:
+    """At the time limit: it starts soon all the same."""
+    door = FakeSlurm([job(7, state="RUNNING", nodes="n1", comment=COMMENT)])
+    by_owner.requeue(door, 7, door.job(7).restarts, [])
+    assert door.changes == [("requeue", 7), ("update_job", 7, {"StartTime": "now+5"})]
+
+
 def test_nodes_that_were_given_up() -> None:
     """A run in the same allocation went on without them. The next run is on other nodes than these."""
     lines = [{**line(0, "again"), "verdicts": {"n2": "gpu-check: 3 of 4 GPUs"}}, {**line(1, "again"), "verdicts": {}}]
