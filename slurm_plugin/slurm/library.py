@@ -34,7 +34,9 @@ class Bridge:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._parents: subprocess.Popen[bytes] | None = None  # kept: its end would close descriptors of a fork
         self._stderr = os.memfd_create("pyslurm")  # not a pipe, which would be full at some time
+        self._maker = os.getpid()
 
     def __del__(self) -> None:
         """Stop the process and close the descriptor."""
@@ -73,6 +75,9 @@ class Bridge:
             raise
 
     def _send(self, question: tuple[Any, ...], end: float) -> tuple[Any, ...] | None:
+        if self._maker != os.getpid():  # a fork: these descriptors are its parent's, closed, or of other files
+            self._parents, self._process = self._process, None
+            self._stderr, self._maker = os.memfd_create("pyslurm"), os.getpid()
         if self._process is None or self._process.poll() is not None:
             first = self.start(end - time.monotonic())
             if first is None or first[0] != "ok":

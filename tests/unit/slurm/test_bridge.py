@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from prechecks.child import Child
 from slurm_plugin.slurm import SlurmAwayError, SlurmError, pyslurm_process
 from slurm_plugin.slurm.calls import Patience
 from slurm_plugin.slurm.library import Bridge, Library
@@ -227,3 +228,13 @@ def test_pyslurm_that_is_gone(pyslurm: FakePyslurm) -> None:
     with pytest.raises(SlurmError, match=r"could not read job 7: pyslurm said: pyslurm cannot be imported \(libslurm"):
         door.job(7)
     assert door.ping() is False
+
+
+def test_a_fork_has_a_process_of_its_own(pyslurm: FakePyslurm) -> None:
+    """Its parent's pipes are closed there, and their numbers may be those of other files."""
+    bridge = Bridge()
+    assert bridge.ask(("ping",), HANG_S) == ("ok", True)
+    fork = Child(lambda _say: repr(bridge.ask(("ping",), HANG_S)).encode())
+    assert fork.collect(time.monotonic() + HANG_S)
+    assert fork.output.decode() == "('ok', True)"
+    assert bridge.ask(("ping",), HANG_S) == ("ok", True)
