@@ -13,7 +13,7 @@ from slurm_plugin.logs.judge import CRASHES, Cause, places
 from slurm_plugin.logs.ranking import ENDINGS
 from slurm_plugin.logs.scan import Event
 from slurm_plugin.logs.signature import CLASSES
-from slurm_plugin.records import grant
+from slurm_plugin.records import grant, history
 
 NO_ANSWER: Final = "did not answer"
 CUT_OFF: Final = "no other node of the job answers it"
@@ -40,11 +40,7 @@ _ENDED_BY: Final[Mapping[str, str]] = {  # what else a SIGTERM of the supervisor
     "nodes": "slurm_plugin ended the program, because its nodes were lost or drained",
     "time": "slurm_plugin ended the program before its time limit",
 }
-# POSIX, 2.8.2 Exit Status for Commands.
-_SHELLS_CODES: Final[Mapping[int | None, tuple[str, str]]] = {
-    126: ("permission", "its command cannot be executed"),
-    127: ("missing_file", "its command was not found"),
-}
+_SHELLS_CODES: Final[Mapping[int, str]] = {126: "permission", 127: "missing_file"}
 _LAUNCH_FAILED: Final = re.compile("launch.?fail", re.IGNORECASE)  # Slurm's reason of a job whose prolog failed
 # Causes that a fault of a node explains if no line settles them. Weak ones are explained by every fault.
 _EXPLAINS: Final[Mapping[str, frozenset[str]]] = {
@@ -149,10 +145,10 @@ def _by_codes(cause: Cause, known: Known) -> Cause:
     said = "; ".join([*(f"rank {rank} ended with {ends[rank]}" for rank in sorted(ends)[:4])] or [_failed_with(known)])
     if {*ends.values(), -signal_of(known.code)} & CRASHES:
         return Cause("segfault", "user", "likely", None, ranks, where, beside=said)
-    codes: list[int | None] = [*{*ends.values()}] or [known.code]
-    if len(codes) == 1 and (meant := _SHELLS_CODES.get(codes[0])):
-        failure, words = meant
-        return Cause(failure, "user", "likely", None, ranks, where, beside=f"{said}, which means to a shell: {words}")
+    codes = {*ends.values()} or {known.code or 0}
+    if len(codes) == 1 and (code := codes.pop()) in _SHELLS_CODES:
+        said += f", which means to a shell: {history.SHELLS_CODES[code]}"
+        return Cause(_SHELLS_CODES[code], "user", "likely", None, ranks, where, beside=said)
     return Cause("unknown", "unknown", "unknown", None, ranks, where, beside=said)
 
 

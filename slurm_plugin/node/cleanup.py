@@ -84,18 +84,13 @@ def has_no_other_job(uid: int, job_id: int, node: str, door: Callable[[], Slurm]
     If two jobs end together, each epilog sees the other job as COMPLETING. Ignore COMPLETING jobs if the user has no
     process here: the processes of these jobs have ended, too.
     """
-    from slurm_plugin.errors import SlurmPluginError  # noqa: PLC0415 - most epilogs ask nothing
-    from slurm_plugin.slurm import ENDED  # noqa: PLC0415
-
-    try:
-        states = dict(door().jobs_of(uid, node))
-    except SlurmPluginError as error:
-        syslog.syslog(syslog.LOG_WARNING, f"kept the files of uid {uid}: {error.one_line}")
+    states = _jobs_of(uid, node, door, "files")
+    if states is None:
         return False
     if states.pop(job_id, None) is None:  # wrong answer: a job is COMPLETING while its epilog runs
         syslog.syslog(syslog.LOG_WARNING, f"kept the files of uid {uid}: Slurm does not name job {job_id} on {node}")
         return False
-    others = set(states.values()) - ENDED - {"PENDING"}
+    others = _on_the_node(states)
     return not others or (others == {"COMPLETING"} and uid not in users_of_processes())
 
 
@@ -137,15 +132,29 @@ def _left_by_jobs(users_from: int) -> list[tuple[int, int, str]]:
 
 def _has_job(uid: int, job_id: int, node: str, door: Callable[[], Slurm]) -> bool:
     """Return whether a user has another job than `job_id` on the node; True if Slurm does not answer."""
-    from slurm_plugin.errors import SlurmPluginError  # noqa: PLC0415 - as above
-    from slurm_plugin.slurm import ENDED  # noqa: PLC0415
+    states = _jobs_of(uid, node, door, "processes")
+    if states is None:
+        return True
+    states.pop(job_id, None)
+    return bool(_on_the_node(states))
+
+
+def _jobs_of(uid: int, node: str, door: Callable[[], Slurm], what: str) -> dict[int, str] | None:
+    """Return id -> state of a user's jobs on the node; None if it does not answer. The log says that `what` is kept."""
+    from slurm_plugin.errors import SlurmPluginError  # noqa: PLC0415 - most epilogs ask nothing
 
     try:
-        states = door().jobs_of(uid, node)
+        return dict(door().jobs_of(uid, node))
     except SlurmPluginError as error:
-        syslog.syslog(syslog.LOG_WARNING, f"kept the processes of uid {uid}: {error.one_line}")
-        return True
-    return any(each != job_id and state not in ENDED and state != "PENDING" for each, state in states.items())
+        syslog.syslog(syslog.LOG_WARNING, f"kept the {what} of uid {uid}: {error.one_line}")
+        return None
+
+
+def _on_the_node(states: Mapping[int, str]) -> set[str]:
+    """Return the states of the jobs that may have processes."""
+    from slurm_plugin.slurm import ENDED  # noqa: PLC0415 - as above
+
+    return set(states.values()) - ENDED - {"PENDING"}
 
 
 def _wait_for(handles: Sequence[int]) -> None:

@@ -24,6 +24,8 @@ _FOLLOWED: Final = {
 _END_STATES: Final = {"finish": "COMPLETED", "fail": "FAILED", "hold": "FAILED", "cancel": "CANCELLED"}
 TOLD_TO_END: Final = "it was told to end"  # how the cause begins of an attempt that Slurm ended, for whatever reason
 OVER_TIME: Final = "ran into its time limit"  # in the cause of an attempt that had to save before its end
+# Exit codes of a shell (POSIX, 2.8.2 Exit Status for Commands).
+SHELLS_CODES: Final[Mapping[int, str]] = {126: "its command cannot be executed", 127: "its command was not found"}
 WHY: Final[Mapping[str, str]] = {  # why a program ended -> the words in the cause of its attempt
     "hang": "hung", "grow": "was ended to run on more nodes", "nodes": "was ended", "slow": "was slow",
     "time": OVER_TIME, "memory": "ran out of memory",

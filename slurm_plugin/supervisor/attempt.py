@@ -65,21 +65,25 @@ class Attempts:
         self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
         self.log_sizes: Mapping[str, int] = {}  # the sizes of the job's logs when the attempt began
         self.diagnosis: diagnoses.Form | None = None  # of the last attempt, if it failed
-        self.prolog = cache(partial(queries.task_prolog, self.door))
+        self.prolog = cache(self._task_prolog)  # by the number of the attempt
         self.preparation = self._prepare(run.nodes[: wish.nodes])
 
     def _prepare(self, names: Sequence[str]) -> Preparation:
         """Prepare the launch of this attempt on these nodes of the job."""
         allocation = allocation_part.of(self.whole, names)
-        if again := self.run.attempt > self.first:  # an uninstallation may have changed it since the last attempt
-            self.prolog = cache(partial(queries.task_prolog, self.door, self.prolog))
+        again = self.run.attempt > self.first
         env = allocation_part.attempt_environment(self.environ, self.whole, allocation, self.plan.mode, again=again)
         self.on = allocation.names
         where = "" if allocation.names == self.whole.names else allocation.nodelist
         run = replace(self.run, allocation=allocation)
+        prolog = partial(self.prolog, run.attempt)
         return Preparation(
-            self.plan, run, self.site, env, say, nodelist=where, again=again, task_prolog=self.prolog, above=self.above
+            self.plan, run, self.site, env, say, nodelist=where, again=again, task_prolog=prolog, above=self.above
         )
+
+    def _task_prolog(self, attempt: int) -> str:
+        """Return slurm.conf's TaskProlog; if unreadable, that of the attempt before. An uninstallation changes it."""
+        return queries.task_prolog(self.door, lambda: self.prolog(attempt - 1) if attempt > self.first else "")
 
     def make(self, run: Run, reason: str) -> Attempt | Action:
         """Make one attempt. If its end leaves nothing to decide, return the action instead of the attempt."""

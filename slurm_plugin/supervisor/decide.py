@@ -46,8 +46,7 @@ Cause = Literal["itself", "memory", "hang", "nodes", "time", "grow", "slow"]
 Condition = Literal["ok", "node_problem", "job_problem", "unknown", "unreachable"]
 # The conditions that keep a job away from a node. `unknown` does not: a failed measurement is not a fault.
 BAD: Final[frozenset[Condition]] = frozenset({"node_problem", "job_problem", "unreachable"})
-NOT_FOUND: Final = 127  # a shell's exit code for a missing command (POSIX, 2.8.2 Exit Status for Commands)
-_SHELLS_CODES: Final = {126: "its command cannot be executed", NOT_FOUND: "its command was not found"}
+NOT_FOUND: Final = 127  # of history.SHELLS_CODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +160,8 @@ def _what(attempt: Attempt) -> str:
         return f"{who} {words}" + (f" ({_words(attempt.code)})" if attempt.cause == "memory" else "")
     if attempt.code == NOT_FOUND and attempt.missing:
         return f"{who} failed with {_words(attempt.code)}: {attempt.missing} was not found"
-    if attempt.code in _SHELLS_CODES:
-        return f"{who} failed with {_words(attempt.code)}: {_SHELLS_CODES[attempt.code]}"
+    if attempt.code in history.SHELLS_CODES:
+        return f"{who} failed with {_words(attempt.code)}: {history.SHELLS_CODES[attempt.code]}"
     return f"{who} failed with {_words(attempt.code)}"
 
 

@@ -130,7 +130,7 @@ def refused(door: Slurm, names: tuple[str, ...], job_ids: tuple[int, ...]) -> di
     }
 
 
-def task_prolog(door: Slurm, before: Callable[[], str] = lambda: "") -> str:
+def task_prolog(door: Slurm, before: Callable[[], str]) -> str:
     """Return slurm.conf's TaskProlog; empty without one. If slurm.conf cannot be read, return what it was `before`."""
     try:
         return door.config().get("TaskProlog") or ""

@@ -79,7 +79,7 @@ def test_an_elastic_job_that_is_requeued_starts_with_fewer_nodes(cluster: Sandbo
 
 @pytest.mark.full  # 70 s
 def test_an_elastic_job_whose_first_node_dies(cluster: Sandbox) -> None:
-    """Nobody on its nodes can say what it needs now: it is requeued, and runs on the remaining nodes."""
+    """Its supervisor is lost: the job is requeued, and runs on the remaining nodes."""
     job = training.submit(cluster, "elastic-dead", nodes=5, min_nodes=4)
     training.until_runs(job, 0, nodes=5)
     cluster.break_node("n1", "node-dead")

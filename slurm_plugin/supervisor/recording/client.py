@@ -123,10 +123,8 @@ class Recording:
             plan.slow_pattern,
             site.get("notify", ""),
         )
-        self._moves, self._slow = (
-            mover is not None and plan.retries > 0 and plan.slow_action == slow.ACTIONS[1],
-            -1,
-        )
+        self._moves = mover is not None and plan.retries > 0 and plan.slow_action == slow.ACTIONS[1]
+        self._slow = -1
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> None:

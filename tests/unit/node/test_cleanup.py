@@ -34,14 +34,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the lines of the system log."""
-    lines: list[str] = []
-    monkeypatch.setattr(cleanup.syslog, "syslog", lambda *words: lines.append(words[-1]))
-    return lines
-
-
-@pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """Make a directory like /tmp, with a file of alice's."""
     path = tmp_path / "shared"
@@ -314,55 +306,3 @@ def test_a_removal_that_does_not_end(
     monkeypatch.setattr(removal, "remove", what)
     assert not clean(shared, slurm(j7="COMPLETING"))
     assert log == [f"not all files of uid {ALICE} in {shared} are removed: {why}"]
-
-
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a process that sleeps."""
-    with subprocess.Popen(["sleep", "9000"]) as process:
-        yield process
-        process.kill()
-
-
-@pytest.mark.parametrize(
-    ("left", "owner", "states", "expected"),
-    [
-        (True, "", {}, True),
-        (True, "", {"j7": "RUNNING", "j8": "COMPLETED", "j9": "PENDING"}, True),  # the prolog is that of job 7
-        (True, "", {"j7": "RUNNING", "j8": "RUNNING"}, None),
-        (True, "6", {"j8": "RUNNING"}, True),  # the cgroup of a job that has ended
-        (False, "", {}, False),
-    ],
-)
-def test_a_process_that_a_job_left_on_a_gpu(
-    left: bool,
-    owner: str,
-    states: dict[str, str],
-    expected: bool | None,
-    tmp_path: Path,
-    sleeper: subprocess.Popen[bytes],
-    log: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is ended, unless it may belong to another job of its user."""
-    monkeypatch.setattr(cleanup, "_left_by_jobs", lambda _from: [(sleeper.pid, ALICE, owner)] if left else [])
-    site = {"prechecks": {"state": str(tmp_path / "state")}}
-    pids = [sleeper.pid, 4194305]
-    assert cleanup.end_processes(site, pids, 7, "n1", lambda: slurm(**states)) is expected
-    if expected:
-        assert sleeper.wait(HANG_S) == -signal.SIGKILL
-        assert f"ended process {sleeper.pid} of uid {ALICE}: it was left" in log[0]
-    assert (sleeper.poll() is None) is not bool(expected)
-
-
-def test_processes_stay_if_slurm_does_not_answer(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes], log: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their user may have another job on the node."""
-    monkeypatch.setattr(cleanup, "_left_by_jobs", lambda _from: [(sleeper.pid, ALICE, "")])
-    door = slurm()
-    door.refusals["jobs_of", ALICE] = 1
-    site = {"prechecks": {"state": str(tmp_path / "state")}}
-    assert cleanup.end_processes(site, [sleeper.pid], 7, "n1", lambda: door) is None
-    assert log[0].startswith(f"kept the processes of uid {ALICE}: ")
-    assert sleeper.poll() is None

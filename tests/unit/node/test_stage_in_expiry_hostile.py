@@ -22,14 +22,6 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return site_in(tmp_path)
 
 
-@pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the lines of the node's log."""
-    lines: list[str] = []
-    monkeypatch.setattr(stage_in_expiry.syslog, "syslog", lambda *words: lines.append(words[-1]))
-    return lines
-
-
 def test_what_another_user_has_made_stays(site: dict[str, Any], log: list[str]) -> None:
     """Root's prolog moves it out of the way; copies in it are not that user's."""
     place = Path(site["stage_in"]["directory"])

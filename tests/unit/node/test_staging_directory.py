@@ -19,14 +19,6 @@ def shared(tmp_path: Path) -> Path:
     return like_tmp(tmp_path / "local")
 
 
-@pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the lines of this process in the node's log."""
-    lines: list[str] = []
-    monkeypatch.setattr(staging_directory.syslog, "syslog", lambda *words: lines.append(words[-1]))
-    return lines
-
-
 def is_his(shared: Path) -> bool:
     """Return whether BEN has a directory there that only he can enter."""
     found = (shared / str(BEN)).lstat()
