@@ -25,6 +25,7 @@ WENT_DOWN: Final = f"the node {DOWN}"  # in `last` and in the reason of a run
 ONLY_FAULTS: Final = "no admin has installed slurm_plugin here, so only a fault moves the job"
 GREW: Final = "more nodes were free"  # in `last` after a growth
 GROW_EVERY_S: Final = 3600  # a job may be requeued once in this time without the use of a restart
+USUAL_WAIT_S: Final = 5  # of a job that its owner requeued, where no epilog keeps it COMPLETING
 LOST: Final = ("again", "requeue", "hold")  # the last action of a run after which another one may follow
 NEVER: Final = datetime(2099, 12, 31, tzinfo=UTC)  # means no deadline: Slurm cannot remove a deadline
 
@@ -191,7 +192,7 @@ def wait_of_owner_s(config: Mapping[str, str]) -> int:
     An Epilog, or one of slurmctld, keeps the job COMPLETING for longer. From 24.05 on both have a number: `Epilog[0]`.
     """
     names = {name.partition("[")[0] for name, value in config.items() if value not in ("", "(null)")}
-    return 20 if names & {"Epilog", "EpilogSlurmctld"} else 5
+    return 20 if names & {"Epilog", "EpilogSlurmctld"} else USUAL_WAIT_S
 
 
 def is_uncounted(job: Job | None) -> bool:

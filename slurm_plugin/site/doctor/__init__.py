@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records.grant import wait_of_owner_s
+from slurm_plugin.records import grant
 from slurm_plugin.records.site_settings import DEFAULT_ROOT, KILL_SWITCH, names_hooks
 from slurm_plugin.site import compilation, configuration, lua
 from slurm_plugin.site.doctor import judge, measure, site_names
@@ -128,7 +128,8 @@ def _alone(config: Mapping[str, str]) -> Iterator[Finding]:
     beside = f", beside {site_has}" if site_has.startswith("/") else ""
     yield Finding("modes", "ok", f"all; a TaskProlog of the job's own gives the tasks their ranks{beside}")
     yield Finding("checks", "ok", "those that you can make, before the program of a spec with `retries` starts")
-    after = f"{wait_of_owner_s(config)} s after a requeue, 2 s with submit --wait"
+    usual = grant.wait_of_owner_s(config) == grant.USUAL_WAIT_S
+    after = f"{'2 to 4 s' if usual else '20 to 50 s'} after a requeue, 2 to 4 s with submit --wait"
     yield Finding("restarts", "ok", f"`retries` of the spec, in the allocation and by a requeue; {after}")
     yield own_settings()
     yield Finding("an admin adds", "ok", ADDED, "for an admin: slurm-plugin site install")

@@ -6,11 +6,18 @@ before it requests the requeue, and a run without a last line died with its node
 
 When a requeued job leaves COMPLETING, Slurm sets its StartTime to 121 s later, but only if that is not in the future
 (measured on 22.05.8, 24.11.5 and 26.05.5). So the owner sets a StartTime a little later than the end of COMPLETING. Two
-seconds must lie between: a node of the first run still holds the revoked credential, whose times are whole seconds.
+seconds must lie between the requeue and the start: a node of the first run still holds the revoked credential, whose
+times are whole seconds.
+
+slurmctld does not run its scheduler because a StartTime has come: on a quiet cluster the job would wait for the
+backfill scheduler, every 30 s. It does run it after a change of a job, but not within batch_sched_delay (3 s) of the
+last time. So one change right after the requeue makes it run within a second, and a second change, after that, makes it
+run again when the StartTime of the second has come.
 """
 
 import os
 import signal
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -22,6 +29,9 @@ from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.supervisor.log import say
 
 WAITING: Final = ("PENDING", "COMPLETING")  # of a job that has been requeued
+LOOP_S: Final = 1.1  # slurmctld looks every second whether the scheduler has to run
+OTHERS_S: Final = 3.0  # for the other nodes to end the job
+SOON_S: Final = 2  # the end of a job on one node takes 0.1 s; slurmctld counts whole seconds
 SPENT: Final = "no restart is left: the job has used those of its spec"
 
 
@@ -65,13 +75,19 @@ def requeue(door: Slurm, job_id: int, restart: int, leave_out: Iterable[str], ta
             return
         if job.state not in WAITING:
             door.requeue(job_id)
-        _change(door, job, leave_out, tasks, wait_s)
+        if _change(door, job, leave_out, tasks, wait_s):
+            if wait_s == grant.USUAL_WAIT_S and _start_soon(door, job_id):
+                wait_s = SOON_S
+            say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it at once")
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s: int) -> None:
-    """Change the nodes, the tasks and the start of a requeued job. What Slurm refuses is left as it is."""
+def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s: int) -> bool:
+    """Change the nodes, the tasks and the start of a requeued job. What Slurm refuses is left as it is.
+
+    Return whether the start was changed.
+    """
     excluded: list[str] = []
     with suppress(HostfileError):
         excluded = nodelist.expand(job.excluded) if job.excluded else []
@@ -88,8 +104,24 @@ def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s:
         except SlurmError as error:
             say(f"could not change the requeued job: {error.one_line}")
         else:
-            say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it sooner")
-            return
+            return True
+    return False
+
+
+def _start_soon(door: Slurm, job_id: int) -> bool:
+    """Keep the job COMPLETING until only this node has it, then set its start anew. Return whether that was done."""
+    own, ends = os.environ.get("SLURMD_NODENAME", ""), time.monotonic() + OTHERS_S
+    time.sleep(LOOP_S)
+    try:
+        while (job := door.job(job_id)).state == "COMPLETING" and job.nodes != own:
+            if time.monotonic() > ends:
+                return False
+            time.sleep(LOOP_S / 4)
+        door.update_job(job_id, StartTime=f"now+{SOON_S}")
+    except SlurmError as error:
+        say(f"could not change the start of the requeued job: {error.one_line}")
+        return False
+    return True
 
 
 def _required(door: Slurm, job_id: int) -> frozenset[str]:

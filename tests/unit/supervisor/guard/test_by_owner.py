@@ -1,6 +1,7 @@
 """Restarts of a job on a site that grants none: how they are counted, and what the owner changes in Slurm."""
 
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,18 @@ from slurm_plugin.supervisor.guard import by_owner
 from tests.fakes import FakeSlurm, job
 
 COMMENT = "[sp1;retries=3;ib=auto]"
+
+
+SOON = ("update_job", 7, {"StartTime": "now+2"})
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pass the time at once: the sum of this list, in seconds."""
+    slept = [0.0]
+    monkeypatch.setattr(by_owner.time, "sleep", slept.append)
+    monkeypatch.setattr(by_owner.time, "monotonic", lambda: sum(slept))
+    return slept
 
 
 def line(restart: int, action: str) -> dict[str, Any]:
@@ -60,7 +73,7 @@ def test_the_requeue(epilog: str, wait_s: int) -> None:
     door, before = settings(Epilog=epilog), signal.getsignal(signal.SIGTERM)
     by_owner.requeue(door, 7, door.job(7).restarts, ["n2"], tasks=4)
     fields = {"ExcNodeList": "n[5,2]", "NumTasks": "4", "StartTime": f"now+{wait_s}"}
-    assert door.changes == [("requeue", 7), ("update_job", 7, fields)]
+    assert door.changes == [("requeue", 7), ("update_job", 7, fields), *([SOON] if wait_s == 5 else [])]
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -69,7 +82,7 @@ def test_the_requeue_of_a_job_that_requires_a_node(capsys: pytest.CaptureFixture
     door = settings()
     door.queues[7] = Queueing(required="n[1-2]")
     by_owner.requeue(door, 7, door.job(7).restarts, ["n2", "n3"])
-    assert door.changes[-1] == ("update_job", 7, {"ExcNodeList": "n[5,3]", "StartTime": "now+5"})
+    assert door.changes[-2] == ("update_job", 7, {"ExcNodeList": "n[5,3]", "StartTime": "now+5"})
     assert "asks for n2 by name (nodelist), so it gets no other node instead" in capsys.readouterr().out
 
 
@@ -78,14 +91,27 @@ def test_a_job_that_slurm_has_requeued(state: str, changed: bool) -> None:
     """Because a node went down, or because the answer to a request was lost: it is only changed. A later run is not."""
     door = FakeSlurm([job(7, state=state, restarts=1, comment=COMMENT)])
     by_owner.requeue(door, 7, 0, ["n2"])
-    assert door.changes == ([("update_job", 7, {"ExcNodeList": "n2", "StartTime": "now+5"})] if changed else [])
+    first = ("update_job", 7, {"ExcNodeList": "n2", "StartTime": "now+5"})
+    assert door.changes == ([first, SOON] if changed else [])
+
+
+@pytest.mark.parametrize(("seen", "soon"), [(["n[1-2]", "n[1-2]", "n1"], True), (["n1"], True), (["n[1-2]"], False)])
+def test_the_start(monkeypatch: pytest.MonkeyPatch, clock: list[float], seen: Sequence[str], *, soon: bool) -> None:
+    """It is set anew when the other nodes have ended the job, at least a second after the first change."""
+    door, nodes = FakeSlurm([job(7, state="COMPLETING", nodes="n[1-2]", comment=COMMENT)]), [*seen]
+    had = door.job(7)
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    monkeypatch.setattr(door, "job", lambda _: had._replace(nodes=nodes.pop(0) if len(nodes) > 1 else nodes[0]))
+    by_owner.requeue(door, 7, 0, [])
+    assert (door.changes[-1] == SOON) is soon
+    assert 1 <= sum(clock) <= 4
 
 
 def test_a_requeue_that_leaves_out_no_node() -> None:
     """At the time limit: it starts soon all the same."""
     door = FakeSlurm([job(7, state="RUNNING", nodes="n1", comment=COMMENT)])
     by_owner.requeue(door, 7, door.job(7).restarts, [])
-    assert door.changes == [("requeue", 7), ("update_job", 7, {"StartTime": "now+5"})]
+    assert door.changes == [("requeue", 7), ("update_job", 7, {"StartTime": "now+5"}), SOON]
 
 
 def test_nodes_that_were_given_up() -> None:
@@ -109,6 +135,7 @@ def test_what_slurm_does_not_change(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert [[*each] for each in told] == [
         ["ExcNodeList", "NumTasks", "StartTime"],
         ["ExcNodeList", "StartTime"],
+        ["StartTime"],
         ["StartTime"],
     ]
     assert "could not change the requeued job: Requested node" in capsys.readouterr().out

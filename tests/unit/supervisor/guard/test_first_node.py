@@ -61,15 +61,25 @@ def test_the_first_node_is_down() -> None:
 @pytest.mark.parametrize(
     ("retries", "changes"),
     [
-        (2, [("requeue", 7), ("update_job", 7, {"ExcNodeList": "n[9,1]", "StartTime": "now+5"})]),
+        (
+            2,
+            [
+                ("requeue", 7),
+                ("update_job", 7, {"ExcNodeList": "n[9,1]", "StartTime": "now+5"}),
+                ("update_job", 7, {"StartTime": "now+2"}),
+            ],
+        ),
         (1, [("cancel", 7)]),  # else it would run without its script until its time limit
     ],
 )
-def test_a_site_that_grants_nothing(retries: int, changes: list[tuple[object, ...]]) -> None:
+def test_a_site_that_grants_nothing(
+    monkeypatch: pytest.MonkeyPatch, retries: int, changes: list[tuple[object, ...]]
+) -> None:
     """The guard requeues the job as its owner, if a restart is left: the earlier run left no record, so it counts.
 
     The site's own job_submit.lua may have replaced the comment.
     """
+    monkeypatch.setattr(first_node.by_owner.time, "sleep", lambda _: None)
     for comment in (f"[sp1;retries={retries};ib=auto]", "the site's"):
         door = FakeSlurm(WITHOUT._replace(admin_comment="", comment=comment, excluded="n9"))
         assert looked(door, retries=retries) == (True, [0.0])
