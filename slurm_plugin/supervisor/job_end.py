@@ -78,7 +78,7 @@ def requeue(
             if not alone:  # the mark is for the controller's worker
                 patience.ask(lambda: mark(door, run.job_id, *told, moved=moved), repeatable=True)
             say(f"waiting until Slurm has noticed that {nodelist.fold(lost)} is gone")
-            pause = _until_sigterm if alone else time.sleep
+            pause = by_owner.until_sigterm if alone else time.sleep
             queries.until_gone(door, run.job_id, tuple(lost), run.restart, sleep=pause)
         if alone:
             without = [*by_owner.given_up(lines, run.restart), *action.leave_out]
@@ -90,8 +90,3 @@ def requeue(
         say(f"could not requeue: {error}")
         return
     time.sleep(KILL_WAIT_S)
-
-
-def _until_sigterm(seconds: float) -> None:
-    """Wait, at most until Slurm tells this process to end."""
-    signal.sigtimedwait({signal.SIGTERM}, seconds)

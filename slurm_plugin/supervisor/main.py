@@ -65,12 +65,15 @@ def _run(options: argparse.Namespace, default_settings: Callable[[], Mapping[str
             options.first,
             options.supervisor,
             options.restart,
-            options.directory,
-            cluster=options.cluster,
-            no_kill=options.no_kill,
             lost_s=options.lost,
             slurm_bin=options.slurm_bin,
-            plan=by_owner.Plan(options.retries, options.tasks),
+            plan=by_owner.Plan(
+                options.retries,
+                options.tasks,
+                no_kill=options.no_kill,
+                directory=options.directory,
+                cluster=options.cluster,
+            ),
         )
     if options.verb == "prestart":
         from slurm_plugin.supervisor import prestart  # noqa: PLC0415

@@ -157,7 +157,7 @@ def time_left(door: Slurm, job_id: int) -> float:
 
 
 def until_gone(
-    door: Slurm, job_id: int, names: tuple[str, ...], restart: int, sleep: Callable[[float], None] = time.sleep
+    door: Slurm, job_id: int, names: tuple[str, ...], restart: int, sleep: Callable[[float], object] = time.sleep
 ) -> bool:
     """Wait until Slurm reports each node as DOWN or has removed it from run `restart` of the job, and return True.
 

@@ -106,8 +106,8 @@ class Supervisor:
         words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
         words += [f"--lost={self.lost_s:g}", f"--cluster={self.cluster}"]
         words += [f"--slurm-bin={self.site.get('slurm_bin', '')}"]
-        more = ["--no-kill", f"--retries={self.plan.retries}", f"--tasks={by_owner.tasks_of(self.plan)}"]
-        return [*words, *(more if self.plan.no_kill else [])]
+        more = [f"--retries={self.plan.retries}", f"--tasks={by_owner.tasks_of(self.plan)}"]
+        return [*words, *(["--no-kill"] if self.plan.no_kill else []), *(more if self.plan.retries else [])]
 
     def supervise(self) -> Action:
         """Make attempts until one ends this run. Return the action that ends the run."""

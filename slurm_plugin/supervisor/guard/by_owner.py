@@ -18,12 +18,13 @@ run again when the StartTime of the second has come.
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, nodelist
-from slurm_plugin.records import grant, history
+from slurm_plugin.records import grant, history, job_directory
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.supervisor.log import say
@@ -32,6 +33,7 @@ WAITING: Final = ("PENDING", "COMPLETING")  # of a job that has been requeued
 LOOP_S: Final = 1.1  # slurmctld looks every second whether the scheduler has to run
 OTHERS_S: Final = 3.0  # for the other nodes to end the job
 SOON_S: Final = 2  # the end of a job on one node takes 0.1 s; slurmctld counts whole seconds
+ORPHAN_S: Final = 30  # the steps of other nodes need 15 s to end: they report to the dead first node
 SPENT: Final = "no restart is left: the job has used those of its spec"
 
 
@@ -40,19 +42,30 @@ class Plan(NamedTuple):
 
     retries: int = 0
     tasks: int = 0  # of the fewest nodes of a job with a range of nodes
+    no_kill: bool = True  # whether Slurm keeps the job when a node is lost
+    directory: str = ""  # of the job
+    cluster: str = ""
 
 
-def requeue_orphan(door: Slurm, job: Job, first: str, lines: Sequence[Mapping[str, Any]], plan: Plan) -> None:
+def requeue_orphan(door: Slurm, job: Job, first: str, plan: Plan) -> None:
     """Requeue a job whose supervisor is lost with its node `first`. Cancel it if no restart is left: nothing runs it.
 
-    `lines`: of its attempts.jsonl.
+    Let a job start soon that Slurm has requeued.
     """
+    lines = job_directory.attempts(Path(plan.directory), plan.cluster) or []
     trial = (lines[-1].get("trial") or 0) if lines else 0
-    if not grant.of_owner(job, plan.retries, lines, trial).left:
+    by_slurm = job.state in WAITING
+    if not (by_slurm or grant.of_owner(job, plan.retries, lines, trial).left):
         say(SPENT)
         door.cancel(job.id)
         return
-    requeue(door, job.id, job.restarts, [*given_up(lines, job.restarts), first], plan.tasks)
+    run = job.restarts - by_slurm
+    requeue(door, job.id, run, [*given_up(lines, run), first], plan.tasks, wait_s=ORPHAN_S)
+
+
+def until_sigterm(seconds: float) -> bool:
+    """Wait, at most until Slurm tells this process to end, which has SIGTERM blocked. Return whether Slurm did."""
+    return signal.sigtimedwait({signal.SIGTERM}, seconds) is not None
 
 
 def given_up(lines: Iterable[Mapping[str, Any]], restart: int) -> list[str]:
@@ -60,14 +73,18 @@ def given_up(lines: Iterable[Mapping[str, Any]], restart: int) -> list[str]:
     return [name for line in lines if line.get("restart") == restart for name, _ in history.verdicts(line)]
 
 
-def requeue(door: Slurm, job_id: int, restart: int, leave_out: Iterable[str], tasks: int = 0) -> None:
+def requeue(
+    door: Slurm, job_id: int, restart: int, leave_out: Iterable[str], tasks: int = 0, *, wait_s: int = 0
+) -> None:
     """Requeue run `restart` of a job without these nodes, and let it start soon. Do no more if a later run has begun.
 
     `tasks`: NumTasks of a job with a range of nodes. If Slurm has requeued the job already, because a node went down or
-    because an answer was lost, only change it. Slurm ends this process with SIGTERM during the requeue. Ignore it until
-    the job is changed. Raise SlurmError if the job cannot be requeued.
+    because an answer was lost, only change it. `wait_s`: until the start; 0: as long as the end of a run takes.
+
+    Slurm ends this process with SIGTERM during the requeue. Ignore it until the job is changed. Raise SlurmError if the
+    job cannot be requeued.
     """
-    wait_s = _wait_s(door)
+    wait_s = wait_s or _wait_s(door)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         job = door.job(job_id)
@@ -77,8 +94,9 @@ def requeue(door: Slurm, job_id: int, restart: int, leave_out: Iterable[str], ta
             door.requeue(job_id)
         if _change(door, job, leave_out, tasks, wait_s):
             if wait_s == grant.USUAL_WAIT_S and _start_soon(door, job_id):
-                wait_s = SOON_S
-            say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it at once")
+                say(f"the job may start again in {SOON_S} s")
+            else:
+                say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it sooner")
     finally:
         signal.signal(signal.SIGTERM, before)
 

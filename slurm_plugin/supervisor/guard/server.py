@@ -40,6 +40,7 @@ FRESH_S = 2.0  # the longest delay of a beat that continues stopped ranks
 TERM_VALID_S = 60.0  # time after SIGTERM in which Slurm ends the job on this node; KillWait is 30 s
 EOF_S = 5.0  # time from the supervisor's end until the guard ends the ranks, unless Slurm is ending the job
 END_POLL_S = 0.1
+SILENT_S = 5.0  # without a beat, which comes every second: Slurm ends the job because the first node is dead
 WIPE_S = 10.0
 SAVE_WAIT_S = 60.0  # for a program that does not handle the signal yet: it imports its modules
 FREEZE_S = 1.0
@@ -76,6 +77,8 @@ class Guard:
     apart: deque[float] = field(default_factory=lambda: deque(maxlen=BEATS_KEPT))
     turn_seen: bool = False  # whether the file `turn` has named this run
     watch: int = -1  # the pipe from the process that watches `turn`
+    wake: int = -1  # a pipe that a signal makes readable
+    orphaned: Callable[[], object] | None = None  # for a job that Slurm ends while its supervisor is silent
     rest: bytes = b""  # the unfinished last line of stdin
     sampler: int = 0  # the pid of the process that measures this node
     saving: int = 0  # the pid of the process that sends the last checkpoint signal
@@ -84,9 +87,14 @@ class Guard:
         """Obey the supervisor until it sends `bye` or ends before the first beat, or until `_expire` returns True."""
         while not self.done:
             files = [] if self.ended else [0]
-            files += [self.watch] if self.watch >= 0 else []
+            files += [each for each in (self.watch, self.wake) if each >= 0]
             ready, _, _ = select.select(files, [], [], self._wait_s())
             _reap()
+            if self.wake in ready:
+                os.read(self.wake, 64)
+                if self.orphaned and self.terminating and self.silent:
+                    _in_a_child(self.orphaned)
+                    self.orphaned = None
             # Check this before reading: a node that was suspended may have old beats in its pipe.
             if self.lease_ends is not None and self.clock() >= self.lease_ends:
                 if self._expire():
@@ -111,6 +119,13 @@ class Guard:
     def terminating(self) -> bool:
         """Whether Slurm is about to end the job on this node."""
         return self.term_at is not None and self.clock() - self.term_at < TERM_VALID_S
+
+    @property
+    def silent(self) -> bool:
+        """Whether the supervisor has stopped to send beats."""
+        if self.lease_ends is None:
+            return False
+        return self.frozen or self.lease_ends - self.clock() < site_settings.LEASE_S - SILENT_S
 
     def _read_turn(self) -> None:
         """Read the watcher's byte. End the ranks if a later run has begun. Replace a watcher that has died."""
@@ -247,33 +262,38 @@ def main(
     first: str,
     supervisor: int,
     restart: int,
-    directory: str,
     *,
-    cluster: str,
-    no_kill: bool,
     lost_s: float,
     slurm_bin: str = "",
     plan: by_owner.Plan,
 ) -> int:
-    """Run the guard of this node. `no_kill`: whether Slurm keeps the job when its first node is lost.
-
-    `slurm_bin`: the directory of Slurm's commands.
-    """
+    """Run the guard of this node. `slurm_bin`: the directory of Slurm's commands."""
     environ = os.environ
     node = environ["SLURMD_NODENAME"]
     guard = Guard(
         node=node,
         job_id=int(environ["SLURM_JOB_ID"]),
         restart=restart,
-        directory=directory,
+        directory=plan.directory,
         first=node == first,
         supervisor=supervisor,
         above=processes.parent(supervisor) if node == first else 0,
         index=int(environ.get("SLURM_PROCID", "0")),
         nodes=int(environ.get("SLURM_STEP_NUM_TASKS") or environ.get("SLURM_NTASKS") or "1"),
-        cluster=cluster,
+        cluster=plan.cluster,
         lost_s=lost_s,
     )
+    place = first_node.watcher_place(guard.index, guard.nodes)
+    watches = (plan.no_kill or (plan.retries and not site_settings.deployed())) and not guard.first
+
+    def requeue(*, ending: bool) -> None:
+        door = connect(directory=slurm_bin, in_job=True)
+        first_node.requeue_orphan(guard.job_id, restart, first, place or 0, door, plan=plan, ending=ending)
+
+    guard.orphaned = partial(requeue, ending=True) if watches and place == first_node.FIRST_WATCHER else None
+    guard.wake, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     for number in _SIGNALS:
         signal.signal(number, guard.note_signal)
     try:
@@ -281,14 +301,11 @@ def main(
         guard.leave()
     finally:
         sampler.stop(guard.sampler)
-    place = first_node.watcher_place(guard.index, guard.nodes)
-    if no_kill and not (guard.done or guard.terminating or guard.first) and place is not None:
+    if watches and not (guard.done or guard.terminating) and place is not None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        door = connect(directory=slurm_bin, in_job=True)
-        first_node.requeue_orphan(
-            guard.job_id, restart, first, place, door, directory=directory, cluster=cluster, plan=plan
-        )
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it ends a pause of what follows
+        requeue(ending=False)
     return 0
 
 

@@ -36,7 +36,7 @@ class FakeSlurm(fake_slurm.FakeSlurm):
 def looked(door: FakeSlurm, index: int = 0, retries: int = 0) -> tuple[bool, list[float]]:
     """Return whether the job was requeued, and the pauses before that."""
     clock = FakeClock()
-    return requeue_orphan(7, 1, "n1", index, door, plan=Plan(retries), sleep=clock.sleep), clock.pauses
+    return requeue_orphan(7, 1, "n1", index, door, plan=Plan(retries), pause=clock.sleep), clock.pauses
 
 
 def marked(mark: str) -> list[tuple[object, ...]]:
@@ -61,29 +61,39 @@ def test_the_first_node_is_down() -> None:
 @pytest.mark.parametrize(
     ("retries", "changes"),
     [
-        (
-            2,
-            [
-                ("requeue", 7),
-                ("update_job", 7, {"ExcNodeList": "n[9,1]", "StartTime": "now+5"}),
-                ("update_job", 7, {"StartTime": "now+2"}),
-            ],
-        ),
+        (2, [("requeue", 7), ("update_job", 7, {"ExcNodeList": "n[9,1]", "StartTime": "now+30"})]),
         (1, [("cancel", 7)]),  # else it would run without its script until its time limit
     ],
 )
-def test_a_site_that_grants_nothing(
-    monkeypatch: pytest.MonkeyPatch, retries: int, changes: list[tuple[object, ...]]
-) -> None:
+def test_a_site_that_grants_nothing(retries: int, changes: list[tuple[object, ...]]) -> None:
     """The guard requeues the job as its owner, if a restart is left: the earlier run left no record, so it counts.
 
     The site's own job_submit.lua may have replaced the comment.
     """
-    monkeypatch.setattr(first_node.by_owner.time, "sleep", lambda _: None)
     for comment in (f"[sp1;retries={retries};ib=auto]", "the site's"):
         door = FakeSlurm(WITHOUT._replace(admin_comment="", comment=comment, excluded="n9"))
         assert looked(door, retries=retries) == (True, [0.0])
         assert door.changes == changes
+
+
+@pytest.mark.parametrize(
+    ("place", "ending", "state", "restarts", "changed"),
+    [
+        (1, True, "COMPLETING", 2, True),
+        (1, True, "PENDING", 2, True),
+        (1, False, "COMPLETING", 2, True),
+        (2, True, "COMPLETING", 2, False),  # two would wait for each other, and the job stay COMPLETING
+        (1, True, "COMPLETING", 1, False),  # a user has cancelled it
+        (1, True, "RUNNING", 2, False),
+    ],
+)
+def test_a_job_that_slurm_has_requeued(place: int, *, ending: bool, state: str, restarts: int, changed: bool) -> None:
+    """Without --no-kill Slurm does that when it has noticed the death. One guard lets the job start soon."""
+    door = FakeSlurm(RUNNING._replace(admin_comment="", state=state, restarts=restarts, nodes="n2"))
+    plan = Plan(retries=1, no_kill=False)
+    assert requeue_orphan(7, 1, "n1", place, door, plan=plan, ending=ending, pause=lambda _: False) is changed
+    start = ("update_job", 7, {"ExcNodeList": "n1", "StartTime": "now+30"})
+    assert door.changes == ([start] if changed else [])
 
 
 def test_a_job_that_has_lost_all_its_nodes() -> None:
