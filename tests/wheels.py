@@ -34,6 +34,11 @@ def add(python: str, package: str, directory: Path) -> None:
     run([*_PIP, "--python", python, "install", "--no-compile", package], directory)
 
 
+def fetch(package: str, directory: Path) -> None:
+    """Fetch the wheels of a package and its dependencies for this interpreter."""
+    run([*_PIP, "download", "--only-binary=:all:", "--dest", str(directory), package], directory.parent)
+
+
 def run(argv: list[str], directory: Path, environ: Mapping[str, str] | None = None) -> str:
     """Return the output of a command. If it fails, fail the test with its whole output."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

@@ -46,14 +46,14 @@ for launch in $SLURM_PLUGIN_LAUNCH; do
   own={spare}${{SLURM_PLUGIN_LAUNCH%%:*}} # made by the user if the prolog of slurm_plugin did not run
 done
 unset IFS
-[ -O "$own" ] && [ ! -L "$own" ] && [ -f "$own/task.sh" ] && [ -O "$own/task.sh" ] || {missing}
+[ -O "$own" ] && [ ! -L "$own" ] && [ -f "$own/task.sh" ] && [ -O "$own/task.sh" ] || {{
+  case ":$SLURM_PLUGIN_LAUNCH" in *":$SLURM_JOB_ID."*) ;; *) exit 0 ;; esac # of the job that submitted this one
+  echo "print [slurm_plugin] error: $SLURMD_NODENAME lost $own/task.sh, so this task does not start without its rank"
+  exit 1
+}}
 . "$own/task.sh"
 echo "unset SLURM_PLUGIN_LAUNCH" # for an srun that the program starts itself
 """
-_MISSING = """{
-  echo "print [slurm_plugin] error: $SLURMD_NODENAME lost $own/task.sh, so this task does not start without its rank"
-  exit 1
-}"""
 _AS_TMP = stat.S_ISVTX | stat.S_IWOTH | stat.S_IXOTH
 _NAP_S = 0.001
 _SILENT = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
@@ -221,15 +221,17 @@ def other_spares(directory: str) -> list[str]:
 
 
 def task_prolog(run_directory: str) -> str:
-    """Return the lines of sh of a TaskProlog: they print the variables of a task that slurm_plugin launched."""
-    return _TASK_PROLOG.format(run_directory=run_directory, spare=SPARE, missing="exit 0")
+    """Return the lines of sh of a TaskProlog: they print the variables of a task that slurm_plugin launched.
+
+    Without the file for the task they fail, which ends the task: the program would run without its rank.
+    """
+    return _TASK_PROLOG.format(run_directory=run_directory, spare=SPARE)
 
 
 def own_task_prolog(run_directory: str, users: str) -> str:
     """Return the TaskProlog of one job. It runs first the one that the user has set: `users`, a path, or empty.
 
     It leaves the user's value in the program's environment, for an srun that the program starts itself.
-    Without the file for the task, it fails, which ends the task: the program would run without its rank.
     """
     import shlex  # noqa: PLC0415 - it imports `re`: 8 ms for a prolog
 
@@ -237,7 +239,7 @@ def own_task_prolog(run_directory: str, users: str) -> str:
     if users:
         path = shlex.quote(users if "/" in users else f"./{users}")
         first, value = f"{path} || exit\n", f"export SLURM_TASK_PROLOG={users}"
-    lines = _TASK_PROLOG.format(run_directory=run_directory, spare=SPARE, missing=_MISSING)
+    lines = _TASK_PROLOG.format(run_directory=run_directory, spare=SPARE)
     return f"#!/bin/sh\n{first}printf '%s\\n' {shlex.quote(value)}\n{lines}"
 
 

@@ -1,8 +1,13 @@
 """Alice on a Slurm without anything of slurm_plugin: she has installed its wheel in her home."""
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from slurm_plugin.sandbox import Sandbox
 from tests import wheels
@@ -20,7 +25,25 @@ def install(box: Sandbox, directory: Path) -> None:
     wheels.install(wheels.built(directory), sys.executable, venv)
     command = venv / "bin/slurm-plugin"
     command.write_text(command.read_text().replace(str(venv), "/home/alice/venv"))
+    add_pytorch(venv)
+
+
+def add_pytorch(venv: Path) -> None:
+    """Let an environment see the packages of the checkout's."""
     (venv / f"lib/{VERSION}/site-packages/sandbox.pth").write_text(f"/sandbox/venv/lib/{VERSION}/site-packages\n")
+
+
+@contextmanager
+def own_settings(box: Sandbox, **settings: Any) -> Iterator[None]:
+    """Give alice settings of her own, and take them away at the end."""
+    file = box.home("alice") / ".config/slurm_plugin.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(yaml.safe_dump(settings))
+    os.chown(file, jobs.ALICE_UID, jobs.ALICE_UID)
+    try:
+        yield
+    finally:
+        file.unlink()
 
 
 def ours(box: Sandbox, words: str, where: str = ".") -> str:

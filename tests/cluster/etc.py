@@ -4,9 +4,12 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from slurm_plugin.sandbox import Sandbox
+from slurm_plugin.sandbox.machine import inside
 from tests.waiting import until
 
 LEVELS = {"3": "info", "4": "verbose", "5": "debug"}  # as `scontrol show slurmd` and slurm.conf's SlurmdDebug have them
@@ -107,3 +110,18 @@ class Etc:
             return not state.endswith("*") and state != "unknown"
 
         until(lambda: (states := self._box.states()) and all(there(state) for state in states.values()))
+
+
+@contextmanager
+def hccn_files(box: Sandbox) -> Iterator[Callable[[str, str], None]]:
+    """Yield a function that writes a machine's /etc/hccn.conf. Remove the files at the end."""
+    pids = {row.name: row.pid for row in box.status().machines if row.pid}
+
+    def write(node: str, text: str) -> None:
+        inside(pids[node], "/etc/hccn.conf").write_text(text, encoding="utf-8")
+
+    try:
+        yield write
+    finally:
+        for pid in pids.values():
+            inside(pid, "/etc/hccn.conf").unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from slurm_plugin.sandbox.machine import inside
+from tests.cluster.etc import hccn_files
 from tests.cluster.jobs import printed, submit
 from tests.waiting import until
 
@@ -15,17 +15,9 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def hccn(cluster: Sandbox) -> Iterator[Callable[[str, str], None]]:
-    """Yield a function that writes a machine's /etc/hccn.conf. Remove the files at the end."""
-    pids = {row.name: row.pid for row in cluster.status().machines if row.pid}
-
-    def write(node: str, text: str) -> None:
-        inside(pids[node], "/etc/hccn.conf").write_text(text, encoding="utf-8")
-
-    try:
+    """Yield a function that writes a machine's /etc/hccn.conf."""
+    with hccn_files(cluster) as write:
         yield write
-    finally:
-        for pid in pids.values():
-            inside(pid, "/etc/hccn.conf").unlink(missing_ok=True)
 
 
 SHOW = "echo $(hostname) $RANK_ID/$RANK_SIZE $ASCEND_DEVICE_ID $DEVICE_ID of ${ASCEND_RT_VISIBLE_DEVICES-} "

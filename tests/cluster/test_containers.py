@@ -2,6 +2,7 @@
 .ci/versions do, else with a stand-in that enters another root. Pyxis is a stand-in everywhere."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,13 @@ def stood_in(directory: Path) -> str:
     return "./image"
 
 
-def contained(box: Sandbox, name: str, container: dict[str, Any] | None = None, **spec: Any) -> Job:
-    """Submit a job in an image of alice's. The stand-ins that it needs are beside the image, and first on its PATH."""
+def contained(
+    box: Sandbox, name: str, container: dict[str, Any] | None = None, *, by: Callable[..., Job] = submit, **spec: Any
+) -> Job:
+    """Submit a job in an image of alice's, with the function `by`.
+
+    The stand-ins that it needs are beside the image, and first on its PATH.
+    """
     directory = workdir(box, name)
     said = {"runtime": "apptainer", **(container or {})}
     real = said["runtime"] == "apptainer" and has_apptainer(box)
@@ -78,7 +84,7 @@ def contained(box: Sandbox, name: str, container: dict[str, Any] | None = None, 
     env = {"PATH": f"/home/alice/{name}/bin:{PATH}", **spec.pop("env", {})}
     fields = {"env": env, "container": said, **spec}
     if said["runtime"] == "apptainer":
-        return submit(box, name, made=True, **fields)
+        return by(box, name, made=True, **fields)
     fields = {"name": name, "mode": "pytorch", "nodes": 2, "output": "job.out", **fields}
     (directory / "job.yaml").write_text(yaml.safe_dump(fields))
     render = f"cd /home/alice/{name} && slurm-plugin render job.yaml"  # submit needs an srun with pyxis

@@ -1,7 +1,6 @@
 """A Slurm without anything of slurm_plugin, and a user who has installed its wheel in her home."""
 
 import json
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -12,12 +11,14 @@ import pytest
 import yaml
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster import jobs
-from tests.cluster.alone import PATH, submit
-from tests.cluster.etc import Etc
+from tests import wheels
+from tests.cluster import alone, jobs
+from tests.cluster.alone import PATH, own_settings, submit
+from tests.cluster.etc import Etc, hccn_files
 from tests.cluster.jobs import Job, workdir
 from tests.cluster.plain import start
 from tests.cluster.programs import LIBUV, OTHER_ROOT
+from tests.cluster.test_containers import contained
 
 pytestmark = pytest.mark.cluster
 
@@ -57,19 +58,29 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Any], int]] = {
     "deepspeed": ({**FEWER, "launch": "task", "command": "python3 ../rank.py"}, 4),
     "tensorflow": ({"nodes": 3, "tensorflow": None, "command": "python3 ../rank.py"}, 3),
     "resume": ({"command": "echo told 0"}, 1),
+    "demo": ({**FEWER, "command": OMPI_RANK, "env": jobs.OPEN_MPI}, 4),
+    "ascend": ({**FEWER, "command": "bash -c 'echo told $RANK_ID'"}, 4),
+    "container": (
+        {**FEWER, "launch": "task", "hold_on_failure": None, "command": "bash -c 'echo told $RANK; cat /etc/inside'"},
+        4,
+    ),
     "groups": ({"groups": TWO_GROUPS, "command": "bash -c 'echo told $RANK'"}, 5),
 }
 
 
-@pytest.mark.full  # 20 s
-@pytest.mark.skipif(OTHER_ROOT, reason="her environment has this machine's Python")
-def test_the_page(alice: Sandbox) -> None:
-    """Every command of the page, except the installation, ends with 0, and each rank finds its place."""
-    _, *blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-    for block in blocks:
-        done = alice.run(["bash", "-c", f"{PATH}\n{block}"], check=False)
+@pytest.mark.full  # 60 s
+@pytest.mark.skipif(OTHER_ROOT, reason="its wheels and PyTorch are for this machine's Python")
+def test_the_page(alice: Sandbox, tmp_path: Path) -> None:
+    """In an empty home every command of the page ends with 0, and each rank finds its place."""
+    home = workdir(alice, "fresh")
+    wheel = wheels.built(home)
+    wheels.fetch(str(wheel), home / "wheels")  # the machines have no network
+    begin = "export HOME=$HOME/fresh PIP_NO_INDEX=1 PIP_FIND_LINKS=$HOME/fresh/wheels; cd"
+    for block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        done = alice.run(["bash", "-ec", f"{begin}\n{PATH}\n{block}"], check=False)
         assert done.returncode == 0, f"{block}{done.stdout}{done.stderr}"
-    logs = "".join(path.read_text() for path in alice.home("alice").glob("hello/*.out"))
+        alone.add_pytorch(home / "venv")
+    logs = "".join(path.read_text() for path in home.glob("hello/*.out"))
     assert sorted(re.findall(r"rank (\d) of 4 on n\d", logs)) == [*"00112233"], logs
     litter = alice.run(["sh", "-c", "ls -d /tmp/slurm_plugin.*"], node="n1", check=False).stdout
     assert litter == ""
@@ -84,27 +95,32 @@ def test_the_examples(alice: Sandbox, name: str) -> None:
     absent = {key: None for key in ("nodes", "accelerators") if key not in spec}
     del spec["name"]
     (alice.home("alice") / "rank.py").write_text(RANK)
-    job = submit(alice, f"alone-{name}", **{**absent, **spec, **fewer})
-    assert job.end() == "COMPLETED", job.log
+    wanted = {**absent, **spec, **fewer}
+    with hccn_files(alice) as write:
+        for node in ("n1", "n2"):
+            write(node, f"address_0=10.1.0.{node[1]}\naddress_1=10.1.1.{node[1]}\n")
+        if name == "container":
+            del wanted["container"]
+            job = contained(alice, f"alone-{name}", by=submit, **wanted)
+        else:
+            job = submit(alice, f"alone-{name}", **wanted)
+        assert job.end() == "COMPLETED", job.log
+    assert job.log.count("in the image") == (ranks if name == "container" else 0)
     told = re.findall(r"told (\d+)", job.log)
     assert sorted(map(int, told)) == [*range(ranks)], job.log
 
 
 def test_her_own_settings(alice: Sandbox) -> None:
     """A preset, a check and a directory for copies; what the cluster lacks is said before the job waits."""
-    own = alice.home("alice") / ".config"
-    own.mkdir(exist_ok=True)
     limits = dict.fromkeys(("max_locked_memory_kb", "open_files", "stack_size_kb", "max_user_processes"), 1)
-    settings = {
+    settings: Mapping[str, Any] = {
         "presets": {"tiny": {"nodes": 1, "accelerators": {"gpu": 1}}},
         "stage_in": {"directory": "/tmp"},
         "prechecks": {"mandatory": ["ulimit"], "ulimit": limits},
     }
-    (own / "slurm_plugin.yaml").write_text(yaml.safe_dump(settings))
-    os.chown(own / "slurm_plugin.yaml", jobs.ALICE_UID, jobs.ALICE_UID)
     spec = {"nodes": None, "accelerators": None, "extends": "tiny", "stage_in": [{"from": "job.yaml"}]}
     command = "bash -c 'head -c 6 $SLURM_PLUGIN_DATA/job.yaml'"
-    try:
+    with own_settings(alice, **settings):
         directory = jobs.written(alice, "alone-settings", **spec, command=command, retries=1)
         said = alice.run(["sh", "-c", f"{PATH}; cd ~/{directory.name} && exec slurm-plugin submit job.yaml"])
         assert "no admin has installed slurm_plugin on this cluster" in said.stderr
@@ -115,8 +131,6 @@ def test_her_own_settings(alice: Sandbox) -> None:
         assert "ulimit: ok on" in job.log
         assert job.log.endswith("comman")
         doctor = alice.run(["sh", "-c", f"{PATH}; exec slurm-plugin doctor --json"]).stdout
-    finally:
-        (own / "slurm_plugin.yaml").unlink()
     found = {each["name"]: each for each in json.loads(doctor)["findings"]}
     assert {each["verdict"] for each in found.values()} == {"ok"}
     assert found["your settings"]["message"] == "/home/alice/.config/slurm_plugin.yaml"

@@ -9,7 +9,7 @@ import yaml
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import jobs
-from tests.cluster.alone import PATH, ours, submit
+from tests.cluster.alone import PATH, ours, own_settings, submit
 from tests.cluster.jobs import workdir
 from tests.waiting import until
 
@@ -55,9 +55,18 @@ def test_several_jobs_of_one_spec(alice: Sandbox, name: str) -> None:
 
 @pytest.mark.full  # 30 s
 def test_a_hold_and_the_commands(alice: Sandbox) -> None:
-    """A held job runs again by hand. Each command about it finds what it needs; `clean` removes its records."""
-    job = submit(alice, "alone-hold", command=FAILS, hold_on_failure="1h", retries=1)
-    job.until(lambda: "held for debugging until " in job.log, "the hold")
+    """A held job runs again by hand. Each command about it finds what it needs; `clean` removes its records.
+
+    Her own `notify` is told of the hold.
+    """
+    told = alice.home("alice") / "told"
+    with own_settings(alice, notify="/home/alice/tell"):
+        (alice.home("alice") / "tell").write_text('#!/bin/sh\necho "$1 $2" >>/home/alice/told\n')
+        (alice.home("alice") / "tell").chmod(0o755)
+        job = submit(alice, "alone-hold", command=FAILS, hold_on_failure="1h", retries=1)
+        job.until(lambda: "held for debugging until " in job.log, "the hold")
+        until(told.exists, "the notice")
+    assert told.read_text() == f"hold {job.id}\n"
     said = {verb: ours(alice, f"{verb} {job.id}", "alone-hold") for verb in ("why", "history", "logs")}
     assert "it restarts itself, without an installation of slurm_plugin: 0 of its 1 restart used" in said["why"]
     assert "held for debugging until " in said["history"]
@@ -76,30 +85,17 @@ def test_a_hold_and_the_commands(alice: Sandbox) -> None:
 
 @pytest.mark.full  # 30 s
 def test_an_experiment(alice: Sandbox) -> None:
-    """Its trials run, and a bad node costs a restart of its task, not a trial."""
+    """The trials of the example run, and a bad node costs a restart of its task, not a trial."""
     alice.break_node("n1", "gpu-missing")
     home = workdir(alice, "alone-search")
-    (home / "run.sh").write_text('echo "{\\"loss\\": $1, \\"step\\": 1}" >>"$SLURM_PLUGIN_METRICS"\n')
-    search = {
-        "algorithm": "random",
-        "metric": {"name": "loss"},
-        "space": {"x": {"type": "double", "minval": 0.5, "maxval": 1}},
-        "trials": 4,
-        "concurrent": 2,
-    }
-    spec = {
-        "name": "lr",
-        "mode": "single",
-        "command": "sh run.sh {x}",
-        "accelerators": {"gpu": 4},
-        "retries": 2,
-        "search": search,
-    }
-    (home / "lr.yaml").write_text(yaml.safe_dump(spec))
-    ours(alice, "experiment submit lr.yaml", home.name)
+    ours(alice, "example search.py > search.py", home.name)
+    spec = yaml.safe_load(ours(alice, "example search"))
+    spec["search"] |= {"trials": 4, "concurrent": 2}
+    (home / "search.yaml").write_text(yaml.safe_dump({**spec, "accelerators": {"gpu": 4}, "retries": 2}))
+    ours(alice, "experiment submit search.yaml", home.name)
 
     def status() -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(ours(alice, "experiment status lr --json", home.name))
+        found: dict[str, Any] = json.loads(ours(alice, "experiment status search --json", home.name))
         return found
 
     until(lambda: status()["state"] == "finished", lambda: str(status()))

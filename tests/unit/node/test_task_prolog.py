@@ -134,8 +134,11 @@ def test_task_prolog_of_one_of_several_groups(task: Task) -> None:
 
 
 def test_task_prolog_without_a_file(task: Task) -> None:
-    """If nothing was written on the node, it prints nothing."""
-    assert task() == SILENT
+    """It ends the task, unless the variable is that of a job whose program has submitted this one."""
+    assert task(SLURM_JOB_ID="8") == SILENT
+    code, output, errors = task(SLURM_JOB_ID="7", SLURMD_NODENAME="n2")
+    assert (code, errors) == (1, "")
+    assert output.startswith("print [slurm_plugin] error: n2 lost /")
 
 
 def test_task_prolog_spare_file(task: Task) -> None:

@@ -158,7 +158,8 @@ def test_the_task_prolog_of_a_job(
     if own:
         place_of_tasks = node_directory.user_folder(settings["run_directory"], "7.0.0")
         node_directory.write_user_file(place_of_tasks, "task.sh", "echo export RANK=$SLURM_NODEID\n")
-        environ = {"SLURM_PLUGIN_LAUNCH": one.node_directory, "SLURM_NODEID": "1", "SLURMD_NODENAME": "n2"}
+        name = one.node_directory
+        environ = {"SLURM_PLUGIN_LAUNCH": name, "SLURM_NODEID": "1", "SLURMD_NODENAME": "n2", "SLURM_JOB_ID": "7"}
         done = subprocess.run([path], env=environ, capture_output=True, text=True, check=True)
         own_value = "unset SLURM_TASK_PROLOG\n"
         assert (done.stdout, done.stderr) == (f"{own_value}export RANK=1\nunset SLURM_PLUGIN_LAUNCH\n", "")
