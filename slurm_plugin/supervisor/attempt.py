@@ -61,7 +61,7 @@ class Attempts:
         self.whole = run.allocation
         self.on: tuple[str, ...] = ()  # the nodes chosen for the program
         self.answers: barrier.Answers | None = None
-        self.first: int = run.attempt
+        self.first, self.newest = run.attempt, progress.Newest()  # checkpoint of an attempt
         self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
         self.log_sizes: Mapping[str, int] = {}  # the sizes of the job's logs when the attempt began
         self.diagnosis: diagnoses.Form | None = None  # of the last attempt, if it failed

@@ -25,7 +25,10 @@ KILL_WAIT_S: Final = (
 
 
 def spent(door: Slurm, job: Job, plan: JobPlan, lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return why a run of a job without a grant may not start; empty if it may. After the last restart end requeues."""
+    """Return why a run of a job without a grant may not start; empty if it may.
+
+    If its last restart is used, let Slurm requeue it no more.
+    """
     if not plan.retries or not grant.is_alone(job, plan.retries):
         return ""
     given = grant.of_owner(job, plan.retries, lines, plan.trial)

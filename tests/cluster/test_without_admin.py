@@ -170,6 +170,25 @@ def test_a_lost_gpu(alice: Sandbox) -> None:
     assert alice.states()["n1"] == "idle"  # a user drains no node
 
 
+@pytest.mark.full  # 40 s
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_an_epilog_of_the_site(alice: Sandbox, tmp_path: Path, nodes: int) -> None:
+    """It keeps the job COMPLETING. The other node shows for how long; a job of one node has to wait for longer."""
+    etc = Etc(alice, tmp_path / "etc")
+    etc.settings(Epilog=etc.program("own_epilog", "sleep 1"))
+    etc.reconfigure()
+    try:
+        job = submit(alice, f"alone-epilog-{nodes}", nodes=nodes, retries=1, command=TRAIN)
+        job.until(lambda: job.log.count("attempt 0") == nodes + 1, "both ranks run")
+        alice.break_node("n1", "gpu-missing")
+        assert job.end() == "COMPLETED", job.log
+    finally:
+        etc.put_back()
+    (seconds,) = re.findall(r"the job may start again in (\d+) s", job.log)
+    assert (int(seconds) == 20) if nodes == 1 else (4 <= int(seconds) <= 9)
+    assert job.wait_s < jobs.OWN_WAIT_S
+
+
 @pytest.mark.full  # 20 s
 def test_beside_a_sites_own_job_submit(alice: Sandbox, tmp_path: Path) -> None:
     """It replaces each job's comment, which had the request: the restarts of the spec count all the same."""
@@ -200,11 +219,13 @@ def test_no_more_restarts_than_the_spec_says(alice: Sandbox) -> None:
     assert (job.fields["Restarts"], job.fields["Requeue"]) == ("1", "0")
 
 
+LOST_GPU = "while [ -c /dev/fakegpu3 ]; do sleep 0.1; done; exit 5"
 # Keys of a spec -> what its first attempt does. The next one ends with 0.
 IN_PLACE: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "unconditional": ({"unconditional": "yes"}, "exit 3"),
     "hang": ({"hang_timeout": "10s"}, "exec sleep 600"),
-    "elastic": ({"nodes": 3, "min_nodes": 2}, "while [ -c /dev/fakegpu3 ]; do sleep 0.1; done; exit 5"),
+    "elastic": ({"nodes": 3, "min_nodes": 2}, LOST_GPU),
+    "spare": ({"spares": 1}, LOST_GPU),
 }
 
 
@@ -215,12 +236,12 @@ def test_a_restart_in_the_same_allocation(alice: Sandbox, name: str) -> None:
     keys, first = IN_PLACE[name]
     command = f"bash -c 'echo attempt $SLURM_PLUGIN_ATTEMPT; [ $SLURM_PLUGIN_ATTEMPT = 0 ] || exit 0; {first}'"
     job = submit(alice, f"alone-{name}", **{"retries": 1, "command": command, **keys})
-    if name == "elastic":
-        job.until(lambda: job.log.count("attempt 0") == 4, "all ranks run")
+    if first == LOST_GPU:
+        job.until(lambda: job.log.count("attempt 0") == keys.get("nodes", 2) + 1, "all ranks run")
         alice.break_node("n2", "gpu-missing")
     assert job.end() == "COMPLETED", job.log
     assert [line["action"] for line in job.attempts] == ["again", "finish"]
-    assert (job.fields["Restarts"], "n2" in job.nodes) == ("0", True)
+    assert (job.fields["Restarts"], job.fields["Requeue"], "n2" in job.nodes) == ("0", "0", True)
 
 
 @pytest.mark.full  # up to 80 s

@@ -40,12 +40,12 @@ def test_random_kills(alice: Sandbox) -> None:
             if state == "PENDING" and restarts(job):
                 time.sleep(2)
                 scontrol(alice, "update", f"JobId={job.id}", "StartTime=now")  # refused if it runs already
-            elif state == "RUNNING":
-                if chance.random() < 0.6:
+            elif state in {"RUNNING", "COMPLETING"}:
+                if state == "RUNNING" and chance.random() < 0.6:
                     began, runs = time.monotonic(), _runs(job)
                     while _runs(job) == runs and job.state == "RUNNING" and time.monotonic() < began + 10:
                         time.sleep(0.2)
-                time.sleep(chance.uniform(0, 3))
+                time.sleep(chance.uniform(0, 3 if state == "RUNNING" else 1))  # a requeue takes a second
                 if done := _kill(alice, chance, f"n{chance.randint(1, 3)}"):
                     did.append(done)
                     kills += 1

@@ -129,7 +129,7 @@ def _alone(config: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("modes", "ok", f"all; a TaskProlog of the job's own gives the tasks their ranks{beside}")
     yield Finding("checks", "ok", "those that you can make, before the program of a spec with `retries` starts")
     usual = grant.wait_of_owner_s(config) == grant.USUAL_WAIT_S
-    after = f"{'2 to 4 s' if usual else '20 to 50 s'} after a requeue, 2 to 4 s with submit --wait"
+    after = f"{'2 to 4 s' if usual else '5 to 50 s'} after a requeue, 2 to 4 s with submit --wait"
     yield Finding("restarts", "ok", f"`retries` of the spec, in the allocation and by a requeue; {after}")
     yield own_settings()
     yield Finding("an admin adds", "ok", ADDED, "for an admin: slurm-plugin site install")

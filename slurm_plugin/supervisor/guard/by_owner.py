@@ -13,8 +13,11 @@ slurmctld does not run its scheduler because a StartTime has come: on a quiet cl
 backfill scheduler, every 30 s. It does run it after a change of a job, but not within batch_sched_delay (3 s) of the
 last time. So one change right after the requeue makes it run within a second, and a second change, after that, makes it
 run again when the StartTime of the second has come.
+
+With an epilog nobody knows how long the job stays COMPLETING, but the other nodes run theirs while this one waits.
 """
 
+import math
 import os
 import signal
 import time
@@ -31,7 +34,7 @@ from slurm_plugin.supervisor.log import say
 
 WAITING: Final = ("PENDING", "COMPLETING")  # of a job that has been requeued
 LOOP_S: Final = 1.1  # slurmctld looks every second whether the scheduler has to run
-OTHERS_S: Final = 3.0  # for the other nodes to end the job
+OTHERS_S: Final = 0.6  # of the wait, for the other nodes to end the job
 SOON_S: Final = 2  # the end of a job on one node takes 0.1 s; slurmctld counts whole seconds
 ORPHAN_S: Final = 30  # the steps of other nodes need 15 s to end: they report to the dead first node
 SPENT: Final = "no restart is left: the job has used those of its spec"
@@ -84,7 +87,7 @@ def requeue(
     Slurm ends this process with SIGTERM during the requeue. Ignore it until the job is changed. Raise SlurmError if the
     job cannot be requeued.
     """
-    wait_s = wait_s or _wait_s(door)
+    start_s = wait_s or _wait_s(door)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         job = door.job(job_id)
@@ -92,11 +95,9 @@ def requeue(
             return
         if job.state not in WAITING:
             door.requeue(job_id)
-        if _change(door, job, leave_out, tasks, wait_s):
-            if wait_s == grant.USUAL_WAIT_S and _start_soon(door, job_id):
-                say(f"the job may start again in {SOON_S} s")
-            else:
-                say(f"the job may start again in {wait_s} s; `slurm-plugin submit --wait` starts it sooner")
+        if _change(door, job, leave_out, tasks, start_s):
+            start_s = (not wait_s and _start_soon(door, job, start_s)) or start_s
+            say(f"the job may start again in {start_s} s; `slurm-plugin submit --wait` may start it sooner")
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -126,20 +127,28 @@ def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s:
     return False
 
 
-def _start_soon(door: Slurm, job_id: int) -> bool:
-    """Keep the job COMPLETING until only this node has it, then set its start anew. Return whether that was done."""
-    own, ends = os.environ.get("SLURMD_NODENAME", ""), time.monotonic() + OTHERS_S
+def _start_soon(door: Slurm, job: Job, wait_s: int) -> int:
+    """Keep the job COMPLETING until only this node has it, then set its start anew.
+
+    `job`: as it was before the requeue. `wait_s`: until its start so far. Return the time until the new one; 0: none.
+    """
+    own, began = os.environ.get("SLURMD_NODENAME", ""), time.monotonic()
+    epilog = wait_s > grant.USUAL_WAIT_S
+    if epilog and job.nodes == own:
+        return 0
     time.sleep(LOOP_S)
     try:
-        while (job := door.job(job_id)).state == "COMPLETING" and job.nodes != own:
-            if time.monotonic() > ends:
-                return False
+        while (now := door.job(job.id)).state == "COMPLETING" and now.nodes != own:
+            if time.monotonic() - began > wait_s * OTHERS_S:
+                return 0
             time.sleep(LOOP_S / 4)
-        door.update_job(job_id, StartTime=f"now+{SOON_S}")
+        soon = SOON_S + (math.ceil(2 * (time.monotonic() - began)) if epilog else 0)
+        if soon < wait_s:
+            door.update_job(job.id, StartTime=f"now+{soon}")
+            return soon
     except SlurmError as error:
         say(f"could not change the start of the requeued job: {error.one_line}")
-        return False
-    return True
+    return 0
 
 
 def _required(door: Slurm, job_id: int) -> frozenset[str]:

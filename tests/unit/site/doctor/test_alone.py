@@ -30,7 +30,7 @@ def test_a_user_is_told_what_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     found = {each.name: each for each in doctor.examine(door, None, f"{tmp_path}/none")}
     assert {each.verdict for each in found.values()} == {"ok"}
     assert found["modes"].message.endswith("beside /own/task_prolog")
-    assert "20 to 50 s after a requeue" in found["restarts"].message
+    assert "5 to 50 s after a requeue" in found["restarts"].message
     assert list(found)[-1] == "an admin adds"
     assert "wrong" in {each.verdict for each in doctor.examine(door, None, str(tmp_path))}  # there is a site directory
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)

@@ -14,7 +14,9 @@ from tests.fakes import FakeSlurm, job
 COMMENT = "[sp1;retries=3;ib=auto]"
 
 
-SOON = ("update_job", 7, {"StartTime": "now+2"})
+def soon(seconds: int = 2) -> tuple[Any, ...]:
+    """Return the second change of the start."""
+    return ("update_job", 7, {"StartTime": f"now+{seconds}"})
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +75,7 @@ def test_the_requeue(epilog: str, wait_s: int) -> None:
     door, before = settings(Epilog=epilog), signal.getsignal(signal.SIGTERM)
     by_owner.requeue(door, 7, door.job(7).restarts, ["n2"], tasks=4)
     fields = {"ExcNodeList": "n[5,2]", "NumTasks": "4", "StartTime": f"now+{wait_s}"}
-    assert door.changes == [("requeue", 7), ("update_job", 7, fields), *([SOON] if wait_s == 5 else [])]
+    assert door.changes == [("requeue", 7), ("update_job", 7, fields), soon(2 if wait_s == 5 else 5)]
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -92,26 +94,39 @@ def test_a_job_that_slurm_has_requeued(state: str, changed: bool) -> None:
     door = FakeSlurm([job(7, state=state, restarts=1, comment=COMMENT)])
     by_owner.requeue(door, 7, 0, ["n2"])
     first = ("update_job", 7, {"ExcNodeList": "n2", "StartTime": "now+5"})
-    assert door.changes == ([first, SOON] if changed else [])
+    assert door.changes == ([first, soon()] if changed else [])
 
 
-@pytest.mark.parametrize(("seen", "soon"), [(["n[1-2]", "n[1-2]", "n1"], True), (["n1"], True), (["n[1-2]"], False)])
-def test_the_start(monkeypatch: pytest.MonkeyPatch, clock: list[float], seen: Sequence[str], *, soon: bool) -> None:
+@pytest.mark.parametrize(
+    ("had", "seen", "epilog", "wait_s"),
+    [
+        ("n[1-2]", ["n[1-2]", "n[1-2]", "n1"], "", 2),
+        ("n1", ["n1"], "", 2),
+        ("n[1-2]", ["n[1-2]"], "", 0),  # another node does not end it
+        ("n[1-2]", ["n1"], "/epilog", 5),
+        ("n[1-2]", ["n[1-2]"] * 10 + ["n1"], "/epilog", 10),
+        ("n[1-2]", ["n[1-2]"] * 60 + ["n1"], "/epilog", 0),
+        ("n1", ["n1"], "/epilog", 0),  # nobody knows how long it takes
+    ],
+)
+def test_the_start(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float], had: str, seen: Sequence[str], epilog: str, wait_s: int
+) -> None:
     """It is set anew when the other nodes have ended the job, at least a second after the first change."""
-    door, nodes = FakeSlurm([job(7, state="COMPLETING", nodes="n[1-2]", comment=COMMENT)]), [*seen]
-    had = door.job(7)
+    door, nodes = settings(Epilog=epilog), [had, *seen]
+    job_then = door.job(7)._replace(state="COMPLETING")
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
-    monkeypatch.setattr(door, "job", lambda _: had._replace(nodes=nodes.pop(0) if len(nodes) > 1 else nodes[0]))
+    monkeypatch.setattr(door, "job", lambda _: job_then._replace(nodes=nodes.pop(0) if len(nodes) > 1 else nodes[0]))
     by_owner.requeue(door, 7, 0, [])
-    assert (door.changes[-1] == SOON) is soon
-    assert 1 <= sum(clock) <= 4
+    assert door.changes[1:] == ([soon(wait_s)] if wait_s else [])
+    assert sum(clock) <= (13 if epilog else 4)
 
 
 def test_a_requeue_that_leaves_out_no_node() -> None:
     """At the time limit: it starts soon all the same."""
     door = FakeSlurm([job(7, state="RUNNING", nodes="n1", comment=COMMENT)])
     by_owner.requeue(door, 7, door.job(7).restarts, [])
-    assert door.changes == [("requeue", 7), ("update_job", 7, {"StartTime": "now+5"}), SOON]
+    assert door.changes == [("requeue", 7), ("update_job", 7, {"StartTime": "now+5"}), soon()]
 
 
 def test_nodes_that_were_given_up() -> None:
