@@ -71,7 +71,7 @@ def test_a_log_that_tells_of_a_broken_card(cluster: Sandbox) -> None:
     assert job.end() == "COMPLETED", job.log
     first = job.attempts[0]
     assert first["verdicts"] == {"n1": "gpu_hw: a fault of an accelerator or its driver, as the log says"}
-    assert first["action"] == "again"
+    assert (first["action"], job.attempts[1]["nodes"]) == ("again", "n2")
     assert reasons(cluster) == {}
 
 

@@ -14,9 +14,15 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 
-def told(job: Job) -> dict[str, Any]:
-    """The diagnosis of the job as JSON has it."""
-    said = job.box.run(["slurm-plugin", "diagnose", "--json", str(job.id)], check=False)
+TAKES = """srun python3 -c 'import time
+taken = bytearray(200 << 20)
+time.sleep(600)'
+"""
+
+
+def told(job: Job, name: str = "") -> dict[str, Any]:
+    """The diagnosis of the job, or of the array task `name`, as JSON has it."""
+    said = job.box.run(["slurm-plugin", "diagnose", "--json", name or str(job.id)], check=False)
     assert said.stdout, said.stderr
     found: dict[str, Any] = json.loads(said.stdout)
     return found
@@ -54,6 +60,19 @@ def test_preempted_jobs(cluster: Sandbox, etc: Etc) -> None:
         if (found["class"], found["whose"]) != ("preempted", "scheduler"):
             wrong += f"{name}: {found}\n{job.fields}\n{job.log}\n"
     assert wrong == ""
+
+
+@pytest.mark.full  # 15 s
+def test_an_array_task_above_its_memory(cluster: Sandbox, etc: Etc) -> None:
+    """Slurm measures the memory of its steps, where no cgroup limits it."""
+    etc.settings(JobAcctGatherParams="OverMemoryKill", JobAcctGatherFrequency="task=1")
+    etc.settings(SelectTypeParameters="CR_Core_Memory")
+    etc.restart()
+    job = sbatch(cluster, "oom", "--nodes=1", "--mem=60", "--array=3", script=TAKES)
+    assert job.end() == "FAILED", job.log
+    found = told(job, f"{job.id}_3")
+    assert (found["class"], found["whose"], found["confidence"]) == ("host_oom", "user", "sure")
+    assert (found["evidence"]["signature"], found["verdicts"]) == ("slurm-memory-limit", {"n1": "clear"})
 
 
 @pytest.mark.full  # over 5 s

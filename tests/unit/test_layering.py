@@ -50,6 +50,13 @@ def test_leaves_know_the_standard_library_and_themselves() -> None:
         assert {path: names for path, names in found.items() if names} == EXCEPT[package], package
 
 
+def test_a_diagnosis_needs_the_standard_library_alone() -> None:
+    """On nodes nothing else may be there. The signatures are compiled for them, and Hyperscan only makes it faster."""
+    allowed = set(sys.stdlib_module_names) | {"hostfiles", "prechecks", "slurm_plugin"}
+    found = {path.name: set(imports(path)) - allowed for path in modules("slurm_plugin/logs")}
+    assert {name: more for name, more in found.items() if more} == {"library.py": {"yaml"}, "scan.py": {"hyperscan"}}
+
+
 def test_importing_a_leaf_is_cheap() -> None:
     """A prolog imports them on every node of every job: nothing slow, and nothing that may be missing."""
     for package, used in (("hostfiles", "hostfiles"), ("prechecks", "prechecks.run")):

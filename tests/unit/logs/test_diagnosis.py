@@ -211,6 +211,15 @@ def test_what_to_do(text: str, known: Known, failure: str, retry: bool | None, t
     assert (found["class"], found["retry"], bool(found["fix"])) == (failure, retry, True)
 
 
+def test_what_else_could_be(tmp_path: Path) -> None:
+    """Another root has a line with its place. On a terminal the line of the cause is painted, and no other."""
+    (tmp_path / "log").write_text(f"step 1\nOSError: [Errno 28] No space left on device\n{NO_MODULE}")
+    found = of_files([tmp_path / "log"], library.load())
+    assert f"or: a module or library was not there: {tmp_path}/log, line 3" in view.lines(found, on=False)
+    painted = [line for line in view.lines(found, on=True) if "\x1b[1;31m" in line]
+    assert painted == [">      2 | \x1b[1;31mOSError: [Errno 28] No space left on device\x1b[0m"]
+
+
 @pytest.mark.parametrize(("job", "named"), [("7_1", "7_1"), ("", "JOB")])
 def test_advice_names_the_job(job: str, named: str, tmp_path: Path) -> None:
     """A command in the advice can be copied as it is, where the job is known."""

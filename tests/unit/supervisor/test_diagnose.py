@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ from slurm_plugin.records import diagnoses
 from slurm_plugin.supervisor.decide import Action, Attempt, Health, Wish, decide
 from slurm_plugin.supervisor.diagnose import Failure, diagnose
 from tests.fake_slurm import FakeSlurm
+from tests.guarded import AGES
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.supervised import JOB, RUNNING, attempted
+from tests.waiting import HANG_S
 
 GONE = Health("unreachable", "does not answer")
 OK, BAD, UNKNOWN = Health("ok"), Health("node_problem", "gpu-check: failed: 3 of 4 GPUs"), Health("unknown")
@@ -192,15 +195,27 @@ def test_a_program_that_the_supervisor_ended(
     """What torchrun writes of the supervisor's SIGTERM is not the cause."""
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
     (tmp_path / "log").write_text("torch.distributed.elastic.SignalException: Process 26 got signal: 15\n")
+    found = failed(tmp_path, 143, cause, isolated=GONE in nodes.values()).diagnosis(nodes)
+    assert found is not None
+    assert (found["class"], found["nodes"]) == (failure, verdicts)
+
+
+def failed(directory: Path, code: int, cause: Any, deadline_s: float = 60.0, *, isolated: bool = False) -> Failure:
+    """Return an attempt on three nodes that failed, with its log in this directory."""
     hosts = [SimpleNamespace(name=name) for name in ("n1", "n2", "n3")]
     run = SimpleNamespace(allocation=SimpleNamespace(hosts=hosts), nodes=("n1", "n2", "n3"), job_id=7, attempt=0)
     preparation: Any = SimpleNamespace(
-        run=run, plan=SimpleNamespace(logs=""), slots=[2, 2, 2], launch_level="node", directory=tmp_path, began=0.0
+        run=run, plan=SimpleNamespace(logs=""), slots=[2, 2, 2], launch_level="node", directory=directory, began=0.0
     )
-    isolated = GONE in nodes.values()
-    found = Failure(preparation, {str(tmp_path / "log"): 0}, 143, cause, 60.0, isolated).diagnosis(nodes)
-    assert found is not None
-    assert (found["class"], found["nodes"]) == (failure, verdicts)
+    return Failure(preparation, {str(directory / "log"): 0}, code, cause, deadline_s, isolated)
+
+
+def test_a_file_that_cannot_be_read_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file server does not answer: the job goes on without a diagnosis."""
+    monkeypatch.setattr(Failure, "_read", lambda *_: time.sleep(AGES))
+    began = time.monotonic()
+    assert failed(tmp_path, 1, "program", deadline_s=0.5).diagnosis({}) is None
+    assert 0.5 <= time.monotonic() - began < HANG_S
 
 
 def test_a_fault_that_the_checks_found_explains_the_failure() -> None:

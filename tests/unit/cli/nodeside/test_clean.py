@@ -54,6 +54,18 @@ def test_here(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "jobs that ended more than 30 d 0 h ago: 0 removed, 0 B\n"
 
 
+def test_an_age_of_the_site(
+    slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own is longer than the default, so nothing is removed; a user may ask for another one."""
+    settings = {"prechecks": {"state": str(tmp_path / "state")}, "logs": {"keep_s": 50 * 86400}}
+    monkeypatch.setattr(check_context, "site", lambda _: check_context.Site(settings, "here"))
+    for words, removed in ([], 0), (["--older", "35d"], 1):
+        assert main(["clean", "--dry-run", *words]) == 0
+        said = capsys.readouterr().out.splitlines()[-1]
+        assert f"more than {'35' if words else '50'} d 0 h ago: {removed} would be removed" in said
+
+
 def test_the_directories_of_the_callers_jobs(
     slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
