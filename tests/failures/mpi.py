@@ -1,4 +1,4 @@
-"""Programs that fail under mpirun and mpiexec, and the diagnosis that their output must get."""
+"""Programs that fail under the launchers of MPI, DeepSpeed and Horovod, and the diagnosis of what those print."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,8 @@ from tests.failures.cases import PYTHON
 # always do so: they get a time.
 PLAIN = """\
 import os, resource, signal, sys, time, json
-rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK", "RANK")
+rank = int(next(os.environ[name] for name in names if name in os.environ))
 print("step 1 loss 0.5", flush=True)
 def fault(rank):
     exec(sys.argv[1])
