@@ -18,6 +18,9 @@ LIMITS_S: Mapping[str, float] = {
     "a lost GPU, a requeue by the job's owner": 8.0,
     "the same, with submit --wait": 8.0,
     "a program that failed, `unconditional`": 4.0,
+    "a dead node, a spare": 90.0,  # node_timeout is 60 s
+    "a dead node, requeued": 40.0,  # SlurmdTimeout is 10 s
+    "the first node dies": 100.0,
 }
 
 

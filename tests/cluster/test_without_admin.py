@@ -125,6 +125,9 @@ def test_her_own_settings(alice: Sandbox) -> None:
         said = alice.run(["sh", "-c", f"{PATH}; cd ~/{directory.name} && exec slurm-plugin submit job.yaml"])
         assert "no admin has installed slurm_plugin on this cluster" in said.stderr
         assert "retries: the job restarts itself, at most 1 times" in said.stderr
+        for verb in ("render", "forecast"):
+            also = alice.run(["sh", "-c", f"{PATH}; cd ~/{directory.name} && exec slurm-plugin {verb} job.yaml"]).stderr
+            assert "retries: the job restarts itself, at most 1 times" in also
         job = Job(alice, int(said.stdout), directory)
         assert job.end() == "COMPLETED", job.log
         assert "stage-in: ok: job.yaml: 1 files" in job.log

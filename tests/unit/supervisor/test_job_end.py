@@ -1,6 +1,7 @@
 """The restarts of a job where no admin has installed slurm_plugin: none without a record, none above the spec's."""
 
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,15 @@ def test_the_budget(restarts: int, lines: Sequence[Mapping[str, Any]], *, spent:
     assert door.changes == ([CLOSED] if closed else [])
 
 
+@pytest.fixture
+def blocks_sigterm() -> Iterator[None]:
+    """Restore the signals that a requeue blocks until its process ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.usefixtures("blocks_sigterm")
 @pytest.mark.parametrize("last", [{}, {"n": 0, "action": "again"}, {"n": 1, "action": "requeue"}])
 def test_a_requeue_that_could_not_be_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], last: Mapping[str, Any]
