@@ -25,16 +25,19 @@ KILL_WAIT_S: Final = (
 
 
 def spent(door: Slurm, job: Job, plan: JobPlan, lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return why a run of a job without a grant may not start; empty if it may.
+    """Return why a run of a job without a grant may not start; empty if it may."""
+    restarts = close_budget(door, job, plan, lines)
+    return by_owner.SPENT if restarts.used > restarts.granted else ""
 
-    If its last restart is used, let Slurm requeue it no more.
-    """
+
+def close_budget(door: Slurm, job: Job, plan: JobPlan, lines: Sequence[Mapping[str, Any]]) -> grant.Grant:
+    """Let Slurm requeue a job without a grant no more once its last restart is used. Return its restarts."""
     if not plan.retries or not grant.is_alone(job, plan.retries):
-        return ""
-    given = grant.of_owner(job, plan.retries, lines, plan.trial)
-    if not given.left:
-        by_owner.close_budget(door, job)
-    return by_owner.SPENT if given.used > given.granted else ""
+        return grant.Grant()
+    restarts = grant.of_owner(job, plan.retries, lines, plan.trial)
+    if not restarts.left:
+        by_owner.forbid_requeue(door, job)
+    return restarts
 
 
 def cancel(door: Slurm, job_id: int) -> None:

@@ -254,7 +254,7 @@ class Supervisor:
             # Else the next run reports the restart. Those of a trial count for the trial, not for the whole job.
             if not self.plan.trial and takes_changes(self.door, there, len(self.run.nodes)):
                 self.door.update_job(job.id, Comment=token.update(job.comment, again=self.again))
-                job_end.spent(self.door, job, self.plan, self._history())
+                job_end.close_budget(self.door, job, self.plan, self._history())
         except (SlurmError, ValueError) as error:
             say(f"could not tell Slurm of this restart: {error}")
         self.nodes.give_back(action.leave_out, self.attempts.dirty)

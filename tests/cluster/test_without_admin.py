@@ -70,7 +70,7 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Any], int]] = {
 
 @pytest.mark.full  # 60 s
 @pytest.mark.skipif(OTHER_ROOT, reason="its wheels and PyTorch are for this machine's Python")
-def test_the_page(alice: Sandbox, tmp_path: Path) -> None:
+def test_the_page(alice: Sandbox) -> None:
     """In an empty home every command of the page ends with 0, and each rank finds its place."""
     home = workdir(alice, "fresh")
     wheel = wheels.built(home)

@@ -57,7 +57,7 @@ def test_several_jobs_of_one_spec(alice: Sandbox, name: str) -> None:
 def test_a_hold_and_the_commands(alice: Sandbox) -> None:
     """A held job runs again by hand. Each command about it finds what it needs; `clean` removes its records.
 
-    Her own `notify` is told of the hold.
+    Her own `notify` gets the hold's message.
     """
     told = alice.home("alice") / "told"
     with own_settings(alice, notify="/home/alice/tell"):

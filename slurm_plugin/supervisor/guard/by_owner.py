@@ -14,7 +14,8 @@ backfill scheduler, every 30 s. It does run it after a change of a job, but not 
 last time. So one change right after the requeue makes it run within a second, and a second change, after that, makes it
 run again when the StartTime of the second has come.
 
-With an epilog nobody knows how long the job stays COMPLETING, but the other nodes run theirs while this one waits.
+How long an epilog keeps the job COMPLETING is not known before. The other nodes run theirs while this one waits, so
+their time is the estimate.
 """
 
 import math
@@ -77,17 +78,17 @@ def given_up(lines: Iterable[Mapping[str, Any]], restart: int) -> list[str]:
 
 
 def requeue(
-    door: Slurm, job_id: int, restart: int, leave_out: Iterable[str], tasks: int = 0, *, wait_s: int = 0
+    door: Slurm, job_id: int, restart: int, leave_out: Iterable[str], tasks: int = 0, *, wait_s: int | None = None
 ) -> None:
     """Requeue run `restart` of a job without these nodes, and let it start soon. Do no more if a later run has begun.
 
     `tasks`: NumTasks of a job with a range of nodes. If Slurm has requeued the job already, because a node went down or
-    because an answer was lost, only change it. `wait_s`: until the start; 0: as long as the end of a run takes.
+    because an answer was lost, only change it. `wait_s`: until the start; None: as long as the end of a run takes.
 
     Slurm ends this process with SIGTERM during the requeue. Ignore it until the job is changed. Raise SlurmError if the
     job cannot be requeued.
     """
-    start_s = wait_s or _wait_s(door)
+    start_s = _wait_s(door) if wait_s is None else wait_s
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         job = door.job(job_id)
@@ -96,7 +97,8 @@ def requeue(
         if job.state not in WAITING:
             door.requeue(job_id)
         if _change(door, job, leave_out, tasks, start_s):
-            start_s = (not wait_s and _start_soon(door, job, start_s)) or start_s
+            if wait_s is None:
+                start_s = _start_soon(door, job, start_s)
             say(f"the job may start again in {start_s} s; `slurm-plugin submit --wait` may start it sooner")
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -130,17 +132,17 @@ def _change(door: Slurm, job: Job, leave_out: Iterable[str], tasks: int, wait_s:
 def _start_soon(door: Slurm, job: Job, wait_s: int) -> int:
     """Keep the job COMPLETING until only this node has it, then set its start anew.
 
-    `job`: as it was before the requeue. `wait_s`: until its start so far. Return the time until the new one; 0: none.
+    `job`: as it was before the requeue. `wait_s`: until its start so far. Return the time until the start.
     """
     own, began = os.environ.get("SLURMD_NODENAME", ""), time.monotonic()
     epilog = wait_s > grant.USUAL_WAIT_S
     if epilog and job.nodes == own:
-        return 0
+        return wait_s
     time.sleep(LOOP_S)
     try:
         while (now := door.job(job.id)).state == "COMPLETING" and now.nodes != own:
             if time.monotonic() - began > wait_s * OTHERS_S:
-                return 0
+                return wait_s
             time.sleep(LOOP_S / 4)
         soon = SOON_S + (math.ceil(2 * (time.monotonic() - began)) if epilog else 0)
         if soon < wait_s:
@@ -148,7 +150,7 @@ def _start_soon(door: Slurm, job: Job, wait_s: int) -> int:
             return soon
     except SlurmError as error:
         say(f"could not change the start of the requeued job: {error.one_line}")
-    return 0
+    return wait_s
 
 
 def _required(door: Slurm, job_id: int) -> frozenset[str]:
@@ -160,7 +162,7 @@ def _required(door: Slurm, job_id: int) -> frozenset[str]:
     return frozenset(nodelist.expand(found.required)) if found and found.required else frozenset()
 
 
-def close_budget(door: Slurm, job: Job) -> None:
+def forbid_requeue(door: Slurm, job: Job) -> None:
     """Let Slurm requeue the job no more, also if a node dies. A partition that requeues preempted jobs keeps that."""
     try:
         if door.config().get("PreemptMode", "").upper() not in ("", "OFF"):

@@ -122,7 +122,7 @@ class Guard:
 
     @property
     def silent(self) -> bool:
-        """Whether the supervisor has stopped to send beats."""
+        """Whether the supervisor has stopped sending beats."""
         if self.lease_ends is None:
             return False
         return self.frozen or self.lease_ends - self.clock() < site_settings.LEASE_S - SILENT_S

@@ -106,7 +106,7 @@ def test_a_job_that_slurm_has_requeued(state: str, changed: bool) -> None:
         ("n[1-2]", ["n1"], "/epilog", 5),
         ("n[1-2]", ["n[1-2]"] * 10 + ["n1"], "/epilog", 10),
         ("n[1-2]", ["n[1-2]"] * 60 + ["n1"], "/epilog", 0),
-        ("n1", ["n1"], "/epilog", 0),  # nobody knows how long it takes
+        ("n1", ["n1"], "/epilog", 0),  # how long it takes is not known
     ],
 )
 def test_the_start(
@@ -160,7 +160,7 @@ def test_what_slurm_does_not_change(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_the_last_restart(mode: str, closed: bool) -> None:
     """Slurm no longer requeues the job, except on a cluster where a preempted job is requeued."""
     door = settings(PreemptMode=mode)
-    by_owner.close_budget(door, door.job(7))
+    by_owner.forbid_requeue(door, door.job(7))
     assert door.changes == ([("update_job", 7, {"Requeue": "0"})] if closed else [])
 
 
