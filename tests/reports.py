@@ -153,7 +153,7 @@ def hostile() -> Facts:
         "phase": HOSTILE, "cause": HOSTILE * 50, "action": HOSTILE, "verdicts": {HOSTILE: HOSTILE * 50},
         "program": [HOSTILE], "checkpoint": HOSTILE,
         "diagnosis": {**DIAGNOSIS, "means": HOSTILE, "fix": [HOSTILE * 9], "step": HOSTILE, "nodes": {HOSTILE: "x"},
-                      "evidence": {"file": HOSTILE, "text": HOSTILE, "line": HOSTILE}, "clocks": {"x": math.nan}},
+                      "evidence": {"file": HOSTILE, "text": HOSTILE, "line": HOSTILE}, "clocks": {"x": None}},
     }  # fmt: skip
     more = {**bad, "n": 2, "nodes": "n[1-3]", "program": [utc(BEGAN), utc(BEGAN + 2)], "checkpoint": utc(BEGAN + 1)}
     return Facts(

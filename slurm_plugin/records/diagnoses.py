@@ -71,9 +71,9 @@ def verdict(form: Mapping[str, Any]) -> str:
     return "" if word == "clear" else f"verdict: {word} its node, which is not named"
 
 
-def sentences(form: Mapping[str, Any]) -> list[str]:
-    """Return a diagnosis as one to six short lines, the cause first; none if nothing failed."""
-    if form.get("class") == "none":
+def sentences(form: Mapping[str, Any] | None) -> list[str]:
+    """Return a diagnosis as one to six short lines, the cause first; none if nothing failed, or without one."""
+    if not form or form.get("class") == "none":
         return []
     place, step, evidence, last, fix = (form.get(key) for key in ("place", "step", "evidence", "last", "fix"))
     began = [culprit(form)]
@@ -99,7 +99,7 @@ def sentences(form: Mapping[str, Any]) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def of_attempt(attempt: Mapping[str, Any]) -> list[str]:
-    """Return the lines of an attempt's diagnosis; empty without one."""
+def of_attempt(attempt: Mapping[str, Any]) -> Form | None:
+    """Return an attempt's diagnosis."""
     form = attempt.get("diagnosis")
-    return sentences(form) if isinstance(form, dict) else []
+    return form if isinstance(form, dict) else None

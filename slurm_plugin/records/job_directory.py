@@ -12,6 +12,7 @@ with a JSON string on each line. This only helps to find jobs; without slurmdbd,
 
 import errno
 import json
+import math
 import os
 import re
 import stat
@@ -230,10 +231,15 @@ def _content(path: Path, most: int, owner: int | None = None) -> bytes | None:
 
 
 def _object(line: str) -> Any:
+    """Return the value of a user's text. NaN and infinity, which JSON lacks, are None."""
     try:
-        return json.loads(line)
+        return json.loads(line, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         return None
+
+
+def _finite(number: str) -> float | None:
+    return value if math.isfinite(value := float(number)) else None
 
 
 STATE_HOME: Final = "XDG_STATE_HOME"  # the XDG Base Directory Specification

@@ -67,7 +67,8 @@ def of_job(
     shown = tuple(map(history.sentence, known[-SHOWN_ATTEMPTS:]))
     again = held is None and job.state not in ENDED  # then the last failure is why it runs or waits again
     failed = [each for each in known if diagnoses.of_attempt(each)][-1:] if again else known[-1:]
-    causes = diagnoses.of_attempt(failed[0]) if failed else []
+    diagnosis = diagnoses.of_attempt(failed[0]) if failed else None
+    causes = diagnoses.sentences(diagnosis)
     expected = not known and job.state in ENDED and not blamed and bool(token.find(job.comment))
     own = (NO_ATTEMPT,) if attempts is None and expected else ()
     show = ("slurm-plugin why " + blamed[0].name,) if blamed else ()
@@ -77,7 +78,7 @@ def of_job(
     of = f" --attempt {failed[0].get('n')}" if again and failed else ""
     diagnose = [f"slurm-plugin diagnose {job.id}{of}"] if causes else []
     then = [*then, *diagnose] if held else [*diagnose, *then]
-    return Answer(f"job {job.id}", job.state, job.reason, lines, (*then, *move, *show))
+    return Answer(f"job {job.id}", job.state, job.reason, lines, (*then, *move, *show), diagnosis)
 
 
 def of_tasks(job_id: int, tasks: Mapping[str, int], jobs: Mapping[int, Job]) -> Answer:
@@ -110,9 +111,10 @@ def forgotten(job_id: int, nodes: Iterable[Node], attempts: Attempts | None, min
     if blamed and not attempts:
         lines.append("a job of salloc or srun ends there; the same command gets other nodes now")
     lines += map(history.sentence, (attempts or ())[-SHOWN_ATTEMPTS:])
-    lines += diagnoses.of_attempt(attempts[-1]) if attempts else ()
+    diagnosis = diagnoses.of_attempt(attempts[-1]) if attempts else None
+    lines += diagnoses.sentences(diagnosis)
     then = [f"slurm-plugin why {node.name}" for node in blamed[:1]] + [f"sacct -j {job_id}"]
-    return Answer(f"job {job_id}", "", "", tuple(lines), tuple(then))
+    return Answer(f"job {job_id}", "", "", tuple(lines), tuple(then), diagnosis)
 
 
 def unavailable(job: Job) -> list[str]:

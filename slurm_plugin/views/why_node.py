@@ -48,6 +48,7 @@ class Answer:
     reason: str  # Slurm's
     lines: tuple[str, ...]
     then: tuple[str, ...]
+    diagnosis: Mapping[str, Any] | None = None  # of a job's last failed attempt
 
 
 def text(found: Answer, *, on: bool) -> list[str]:
@@ -62,6 +63,7 @@ def text(found: Answer, *, on: bool) -> list[str]:
 def form(found: Answer) -> dict[str, Any]:
     """Return the answer for --json. Its first key is `job` or `node`."""
     kind, _, name = found.name.partition(" ")
+    more = {"diagnosis": found.diagnosis} if kind == "job" else {}
     return {
         "v": 1,
         kind: int(name) if kind == "job" else name,
@@ -69,6 +71,7 @@ def form(found: Answer) -> dict[str, Any]:
         "reason": found.reason,
         "lines": found.lines,
         "next": found.then,
+        **more,
     }
 
 

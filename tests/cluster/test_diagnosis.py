@@ -31,12 +31,14 @@ for number in range(10):
 BROKEN_CARD = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 
 
+@pytest.mark.parametrize("per", ["job", pytest.param("rank", marks=pytest.mark.full)])
 @pytest.mark.skipif(not OTHER_ROOT and find_spec("torch") is None, reason="PyTorch is not installed here")
-def test_one_rank_of_four_raises(cluster: Sandbox) -> None:
+def test_one_rank_of_four_raises(cluster: Sandbox, per: str) -> None:
     """In under a screen: the rank, its node, the exception and the line of the program."""
     directory = workdir(cluster, "key")
     (directory / "train.py").write_text(TRAIN, encoding="utf-8")
     fields = {"accelerators": {"gpu": 2}, "nodelist": "n[1-2]", "env": LIBUV, "retries": 2}
+    fields |= {"logs": {"per": per}} if per != "job" else {}
     job = submit(cluster, "key", made=True, command=f"{PYTHON} train.py", **fields)
     assert job.end() == "FAILED", job.log
     last = "\n".join(job.log.splitlines()[-6:])
@@ -52,6 +54,8 @@ def test_one_rank_of_four_raises(cluster: Sandbox) -> None:
     assert len(job.attempts) == 1  # a fault of the program is no reason to run again
     form = json.loads(cluster.run(["slurm-plugin", "history", "--json", str(job.id)]).stdout)
     found = form["attempts"][0]["diagnosis"]
+    assert json.loads(cluster.run(["slurm-plugin", "why", "--json", str(job.id)]).stdout)["diagnosis"] == found
+    assert ("proc-rank-2-device-0.txt" in found["evidence"]["file"]) == (per == "rank")
     assert (found["class"], found["whose"], found["ranks"], found["nodes"]) == (
         "user_code",
         "user",

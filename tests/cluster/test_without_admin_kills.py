@@ -21,7 +21,8 @@ VICTIMS = ("job supervise", "job guard", "srun", "slurm_script", "while :")  # w
 OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE")
 
 
-@pytest.mark.long  # an hour
+@pytest.mark.long  # half an hour
+@pytest.mark.timeout(7200)
 def test_random_kills(alice: Sandbox) -> None:
     """Whatever is killed at any moment, nothing is requeued, and nothing runs, more often than the spec says."""
     chance, kills, more, ended = random.Random(27), 0, list[str](), dict[str, int]()  # noqa: S311 - moments to try

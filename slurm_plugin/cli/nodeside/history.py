@@ -88,7 +88,7 @@ def _shown(known: job_lookup.JobFacts) -> Iterator[str]:
         yield line
         for node, what in history.verdicts(attempt):
             yield f"         {printable(node)}: {printable(what)}"
-        for sentence in diagnoses.of_attempt(attempt):
+        for sentence in diagnoses.sentences(diagnoses.of_attempt(attempt)):
             yield f"         {sentence}"
     if job and job.state not in ENDED:
         where = f" on {job.nodes}" if job.nodes else f" ({job.reason})" if job.reason else ""

@@ -40,7 +40,7 @@ def run(event: str, preparation: Preparation, launcher: Launcher, cluster: str, 
 def facts(last: Mapping[str, Any], form: diagnoses.Form) -> dict[str, str]:
     """Return the variables about an attempt, from its record and its diagnosis."""
     verdicts, code = last.get("verdicts"), last.get("code")
-    cause = "".join(diagnoses.sentences(form)[:1] if form else ())
+    cause = "".join(diagnoses.sentences(form)[:1])
     return {
         "SLURM_PLUGIN_EXIT_CODE": "" if code is None else str(code),
         "SLURM_PLUGIN_BAD_NODES": ",".join(verdicts) if isinstance(verdicts, dict) else "",

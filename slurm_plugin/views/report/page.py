@@ -10,12 +10,13 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Final
 
+from slurm_plugin.records import diagnoses
 from slurm_plugin.records.history import THEN, duration
 from slurm_plugin.views import markup
 from slurm_plugin.views.markup import LONGEST, escaped, legend, paragraph
 from slurm_plugin.views.report import curves, verdict
 from slurm_plugin.views.report.plane import Plane
-from slurm_plugin.views.report.story import CHECKPOINT, MOST_ATTEMPTS, Attempt, Story, diagnosed
+from slurm_plugin.views.report.story import CHECKPOINT, MOST_ATTEMPTS, Attempt, Story
 from slurm_plugin.views.report.timeline import LEGEND, span, timeline
 
 MOST_EVENTS: Final = 400  # rows of the table
@@ -114,7 +115,7 @@ def _diagnoses(story: Story) -> str:
     """Return what the logs say of each failed attempt, with their lines."""
     parts: list[str] = []
     for each in reversed(story.attempts):
-        if not (lines := diagnosed(each)):
+        if not (lines := diagnoses.sentences(each.diagnosis)):
             continue
         said = "<br>".join(escaped(line.strip(), 2 * LONGEST) for line in lines[1:])
         near = "".join(

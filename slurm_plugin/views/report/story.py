@@ -69,7 +69,7 @@ class Attempt(NamedTuple):
     action: str
     faults: tuple[tuple[str, str], ...]  # nodes that could not run the job, and why
     checkpoint: float | None  # the last checkpoint of a failed attempt
-    diagnosis: Mapping[str, Any]  # empty without one
+    diagnosis: Mapping[str, Any] | None
     trial: int = 0  # the trial in a task of an experiment; 0: none
 
     @property
@@ -201,7 +201,7 @@ def _attempts(facts: Facts) -> list[Attempt]:
         where = str(line.get("nodes", "?"))
         nodes = _expanded(where, room)
         room -= len(nodes)
-        number, code, form = line.get("n"), line.get("code"), line.get("diagnosis")
+        number, code = line.get("n"), line.get("code")
         cause = shown(str(line.get("cause", "?")), LONGEST)
         begin = end if start is None else start
         found.append(
@@ -220,7 +220,7 @@ def _attempts(facts: Facts) -> list[Attempt]:
                 action=shown(str(line.get("action", "?")), 20),
                 faults=_faults(line, nodes, cause),
                 checkpoint=seconds(line.get("checkpoint")),
-                diagnosis=form if isinstance(form, dict) else {},
+                diagnosis=diagnoses.of_attempt(line),
                 trial=trial if isinstance(trial := line.get("trial"), int) and 0 < trial < 1 << 31 else 0,
             )
         )
@@ -275,7 +275,7 @@ def _running(facts: Facts, ended: Sequence[Attempt], room: int) -> Attempt | Non
         action="",
         faults=(),
         checkpoint=None,
-        diagnosis={},
+        diagnosis=None,
     )
 
 
@@ -330,8 +330,3 @@ def _restarts(facts: Facts, attempts: Sequence[Attempt]) -> list[Restart]:
         in_place = after.run == before.run
         found.append(Restart(after.number, stopped, resumed, in_place, before.cause, steps, lost_s))
     return found
-
-
-def diagnosed(attempt: Attempt) -> list[str]:
-    """Return the diagnosis of an attempt as lines; empty without one."""
-    return diagnoses.sentences(attempt.diagnosis) if attempt.diagnosis else []

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Final
 
-from slurm_plugin.records import usage
+from slurm_plugin.records import diagnoses, usage
 from slurm_plugin.records.history import duration
 from slurm_plugin.views import states
-from slurm_plugin.views.columns import finite, shown
-from slurm_plugin.views.report.story import Restart, Story, diagnosed
+from slurm_plugin.views.columns import shown
+from slurm_plugin.views.report.story import Restart, Story
 
 _OPENINGS: Final[Mapping[str, str]] = {
     states.SUCCEEDED: "It succeeded",
@@ -25,7 +25,7 @@ def sentences(story: Story) -> list[str]:
     if story.restarts:
         found += _restarted(story.restarts)
     last = story.attempts[-1] if story.attempts else None
-    if last and story.state in (states.ERROR, states.HELD_WORD) and (lines := diagnosed(last)):
+    if last and story.state in (states.ERROR, states.HELD_WORD) and (lines := diagnoses.sentences(last.diagnosis)):
         found.append(f"{lines[0][:1].upper()}{lines[0][1:]}.")
     return [*found, *warnings(story)]
 
@@ -131,7 +131,7 @@ def form(story: Story) -> dict[str, Any]:
                 "action": each.action or None,
                 "faults": dict(each.faults),
                 "checkpoint": _time(each.checkpoint),
-                "diagnosis": _finite(each.diagnosis) or None,
+                "diagnosis": each.diagnosis,
             }
             for each in story.attempts
         ],
@@ -170,12 +170,3 @@ def form(story: Story) -> dict[str, Any]:
 
 def _time(at: float | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-
-
-def _finite(value: Any) -> Any:
-    """Return a value of a user's file as JSON has it: NaN and infinity are null."""
-    if isinstance(value, Mapping):
-        return {str(name): _finite(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    return finite(value) if isinstance(value, float) else value

@@ -75,6 +75,12 @@ def test_last_cause(tmp_path: Path) -> None:
     assert job_directory.last_cause(tmp_path, before=3) == ""
 
 
+def test_numbers_that_json_lacks(tmp_path: Path) -> None:
+    """They are not known: `--json` of a reader stays valid."""
+    (tmp_path / "attempts.jsonl").write_text('{"a": NaN, "b": [-Infinity, 1e999, -1e-999, 1.5]}')
+    assert job_directory.attempts(tmp_path) == [{"a": None, "b": [None, None, 0.0, 1.5]}]
+
+
 def test_another_clusters_lines(tmp_path: Path) -> None:
     """Another cluster's job with the same id has its own history there. A line without a cluster counts as ours."""
     path = job_directory.directory(tmp_path, 7)

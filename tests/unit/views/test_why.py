@@ -8,7 +8,7 @@ from slurm_plugin.records import grant, history, usage
 from slurm_plugin.records.grant import Grant, Run, written
 from slurm_plugin.slurm import HELD_BY_LIMIT, Queueing, Request
 from slurm_plugin.slurm.resources import Reservation
-from slurm_plugin.views import why
+from slurm_plugin.views import why, why_node
 from slurm_plugin.views.why_node import Answer
 from tests.fakes import job, node
 from tests.unit.drained import AT, BAD
@@ -65,6 +65,7 @@ def test_the_cause_of_a_failure() -> None:
         answer = why.of_job(job(state=state, nodes="n[3-4]", start_time=AT, reason=""), {}, attempts)
         assert (head in answer.lines, found in (*answer.then, "")) == (bool(found), True)
         assert any("diagnose" in each for each in answer.then) == bool(found)
+        assert why_node.form(answer)["diagnosis"] == (cause if found else None)
 
 
 def test_a_job_that_is_held() -> None:
