@@ -9,8 +9,9 @@ that with the extra `fast`, if it is installed; both must give the same events.
 LABELS.tsv has the columns file, class, blame, evidence (part of the line that shows the failure), culprit (in words:
 `rank 1`, `n3`, `task 0 n5`; one of them must be found) and also_accept (other accepted classes, separated by commas).
 LABELS_MULTI.tsv has dir, class, blame, culprit_rank, culprit_node, evidence, evidence_file and note; each directory
-contains node0, node1, ... with agent.log, rankN.out, rankN.err and rankN.error.json. All of culprit_rank must be found,
-else the node. An `exclude` is wrong if the fault is neither a node's nor the network's, or of another node.
+contains node0, node1, ... with agent.log, rankN.out, rankN.err and rankN.error.json; evidence_file is one of them. All
+of culprit_rank must be found, else the node. An `exclude` is wrong if the fault is neither a node's nor the network's,
+or of another node.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from slurm_plugin.logs.diagnosis import Diagnosis, of_files
 from slurm_plugin.logs.scan import Event
 from slurm_plugin.logs.signature import Signature
 
-MARKS = ("class", "blame", "evidence", "culprit")
+MARKS = ("class", "blame", "evidence", "evidence file", "culprit")
 
 
 class Tally:
@@ -78,6 +79,8 @@ def marked(row: Mapping[str, str], found: Diagnosis) -> Iterator[tuple[str, bool
     yield "blame", cause.whose == row["blame"]
     if row["evidence"]:
         yield "evidence", cause.event is not None and row["evidence"] in cause.event.text
+    if (file := row.get("evidence_file") or "-") != "-":  # such as node1/rank3.err
+        yield "evidence file", cause.event is not None and Path(cause.event.source.name).match(file)
     if ranks := numbers(row.get("culprit_rank")):
         yield "culprit", {*cause.ranks} == ranks
     elif where := names(row.get("culprit_node")):

@@ -72,6 +72,8 @@ def test_logs_of_several_nodes(
     """Each directory is one failure; the rates, what was taken for what, and the alarms are printed."""
     rows = [
         ("01-gpu_hw", "gpu_hw", "node", "3", "node1", "fallen off", "node1/rank3.err", ""),
+        ("03-gpu_hw", "gpu_hw", "node", "3", "node1", "fallen off", "rank3.err", ""),
+        ("04-gpu_hw", "gpu_hw", "node", "3", "node1", "fallen off", "node0/rank3.err", ""),
         ("02-none", "none", "unknown", "", "", "", "", "it is broken, whatever the label says"),
     ]
     for name, *_ in rows:
@@ -87,11 +89,12 @@ def test_logs_of_several_nodes(
     said = capsys.readouterr().out.splitlines()
     begin = "02-none: class, blame, false alarm, exclude: found gpu_hw (node) (3,) ('node1',); "
     assert any(each.startswith(begin) for each in said)
-    assert "class: 1 of 2 right, 50%" in said
-    assert "culprit: 1 of 1 right, 100%" in said
+    assert "class: 3 of 4 right, 75%" in said
+    assert "evidence file: 2 of 3 right, 67%" in said
+    assert "culprit: 3 of 3 right, 100%" in said
     assert said[-5:-1] == [
         "                           1   2",
-        "  1 gpu_hw                 1   .",
+        "  1 gpu_hw                 3   .",
         "  2 none                   1   .",
         "false alarms on healthy logs: 1; wrong excludes: 1",
     ]
