@@ -24,7 +24,7 @@ LOCK: Final = "asked.lock"  # in the spool directory, which only SlurmUser may w
 DEADLINE_S: Final = 10.0
 LOCK_S, LOCK_POLL_S = 15.0, 0.05
 PATIENCE_S: Final = 60.0  # how long a slurmctld may take to restart
-_ASKED: Final = re.compile(r"([1-9][0-9]{0,9}) (?:(time) ([1-9][0-9]{0,9})|(priority) (urgent))", re.ASCII)
+_REQUEST: Final = re.compile(r"([1-9][0-9]{0,9}) (?:(time) ([1-9][0-9]{0,9})|(priority) (urgent))", re.ASCII)
 
 
 class RefusedError(SlurmPluginError):
@@ -35,14 +35,14 @@ def main() -> int:
     """Serve one request. Always return 0, because nothing reads the exit code."""
     if Path(site_settings.site_root(), site_settings.KILL_SWITCH).exists():
         return 0
-    site, asked = site_settings.read(site_settings.site_root()), os.environ.get(VARIABLE, "")
+    site, request = site_settings.read(site_settings.site_root()), os.environ.get(VARIABLE, "")
     lock = os.open(Path(site["spool_directory"]) / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         _wait_for(lock)
-        said = serve(asked, site, connect(site["slurm_bin"], deadline_s=DEADLINE_S, patience_s=PATIENCE_S))
+        said = serve(request, site, connect(site["slurm_bin"], deadline_s=DEADLINE_S, patience_s=PATIENCE_S))
         syslog.syslog(syslog.LOG_INFO, said)
     except SlurmPluginError as error:
-        syslog.syslog(syslog.LOG_WARNING, f"request {asked!r} of a job's owner: {error.one_line}")
+        syslog.syslog(syslog.LOG_WARNING, f"request {request!r} of a job's owner: {error.one_line}")
     return 0
 
 
@@ -60,9 +60,9 @@ def _wait_for(lock: int) -> None:
             return
 
 
-def serve(asked: str, site: Mapping[str, Any], door: Slurm) -> str:
+def serve(request: str, site: Mapping[str, Any], door: Slurm) -> str:
     """Carry out a request and return what was done. Raise RefusedError, or SlurmError."""
-    found = _ASKED.fullmatch(asked)
+    found = _REQUEST.fullmatch(request)
     if not found:
         raise RefusedError("it is malformed")
     job_id, minutes = int(found[1]), int(found[3] or 0)

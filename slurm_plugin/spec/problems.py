@@ -195,17 +195,17 @@ def _recovery_problems(spec: Spec) -> Iterator[Problem]:
         yield from _performance_problems(spec.performance, retries, deadline=bool(spec.deadline))
 
 
-def _performance_problems(asked: Performance, retries: int, *, deadline: bool) -> Iterator[Problem]:
+def _performance_problems(performance: Performance, retries: int, *, deadline: bool) -> Iterator[Problem]:
     where = "performance"
-    if asked.action == slow.ACTIONS[1] and not retries:
+    if performance.action == slow.ACTIONS[1] and not retries:
         text = "found reschedule without restarts; give `retries: 1` or more, or `action: alert`"
         yield Problem((where, "action"), text)
-    if asked.action == slow.ACTIONS[1] and deadline:
+    if performance.action == slow.ACTIONS[1] and deadline:
         yield Problem((where, "action"), f"found reschedule with `deadline`: {ANEW}; write `action: alert`")
     try:
-        slow.check(asked.pattern or slow.EXAMPLE)
+        slow.check(performance.pattern or slow.EXAMPLE)
     except ValueError as error:
-        yield Problem((where, "pattern"), f"found {documents.found(asked.pattern)}; accepted: {error}")
+        yield Problem((where, "pattern"), f"found {documents.found(performance.pattern)}; accepted: {error}")
 
 
 def _no_growth(spec: Spec, retries: int) -> Iterator[str]:

@@ -183,8 +183,8 @@ def _wait_ends(job: Job, given: Grant, queue: Queueing) -> tuple[tuple[str, ...]
     until = grants.wait_ends(given, queue)
     if until is None:
         return (), []
-    asked = token.find(job.comment)
-    own = asked is not None and asked.queue_timeout_s is not None
+    request = token.find(job.comment)
+    own = request is not None and request.queue_timeout_s is not None
     whose = "queue_timeout in its spec" if own else "the site's recovery.queue_timeout"
     return (
         f"it may wait until {history.moment(until)} for its restart ({whose}), held or not;"
@@ -239,8 +239,8 @@ def _was_short(job: Job) -> bool:
 
 def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node], attempts: Attempts | None) -> Iterable[str]:
     """Yield the restarts that the job requested, got and used."""
-    asked = token.find(job.comment) or token.Token()
-    wanted = asked.retries
+    request = token.find(job.comment) or token.Token()
+    wanted = request.retries
     if given is None:
         if wanted and grants.is_alone(job) and attempts is not None:
             used = min(wanted, grants.of_owner(job, wanted, attempts).used)
@@ -252,7 +252,7 @@ def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node], attempts: A
         return
     if given.granted < wanted:
         yield f"it asked for {_times(wanted)}; the site grants {given.granted}"
-    given = given.with_restarts(asked.again)
+    given = given.with_restarts(request.again)
     if given.again:
         yield f"it was restarted {_often(given.again)} on nodes that it had, without a requeue"
     over = given.last.startswith(grants.NO_MORE)  # `last` then says why there is no further restart

@@ -39,7 +39,7 @@ class Found(NamedTuple):
     unknown: list[str]  # named jobs that were not found
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """Which jobs to show, and how."""
 
     user: str  # a user, several with commas between them, or "" for all
@@ -59,8 +59,8 @@ class Question(NamedTuple):
         return sorted({int(re.split("[_+]", each)[0]) for each in self.named})
 
 
-def question(options: Namespace) -> Question:
-    """Return the question. Raise UsageError for a value that is not accepted."""
+def query_of(options: Namespace) -> Query:
+    """Return which jobs a user wants to see. Raise UsageError for a value that is not accepted."""
     for word in options.job:
         if not _NAMED.fullmatch(word):
             raise UsageError(
@@ -74,7 +74,7 @@ def question(options: Namespace) -> Question:
     except HostfileError as error:
         raise UsageError(f"--node: {error}\n  accepted: n3, or n[1-4],n7") from error
     jobs.ordered((), options.sort)  # checks it
-    return Question(
+    return Query(
         "" if options.all or options.job else options.user or str(os.geteuid()),
         tuple(re.sub("[0-9]+", lambda number: str(int(number[0])), word) for word in options.job),
         tuple(filter(None, options.partition.split(","))),
@@ -88,39 +88,39 @@ def question(options: Namespace) -> Question:
     )
 
 
-def find(door: Slurm, asked: Question) -> Found:
+def find(door: Slurm, query: Query) -> Found:
     """Return the jobs. Raise SlurmError if Slurm does not answer."""
     problems: list[str] = []
-    there = door.listing(user=asked.user, job_ids=asked.ids)
+    there = door.listing(user=query.user, job_ids=query.ids)
     known = {each.job.id for each in there}
-    if asked.since_s or _missing(asked, there):
-        there += [each for each in _ended(door, asked, there, problems) if each.job.id not in known]
-    if asked.named:
-        there = [each for each in there if any(_is_named(each, word) for word in asked.named)]
-    unknown = _missing(asked, there)
-    there = jobs.chosen(there, partitions=asked.partitions, name=asked.name, nodes=asked.nodes)
+    if query.since_s or _missing(query, there):
+        there += [each for each in _ended(door, query, there, problems) if each.job.id not in known]
+    if query.named:
+        there = [each for each in there if any(_is_named(each, word) for word in query.named)]
+    unknown = _missing(query, there)
+    there = jobs.chosen(there, partitions=query.partitions, name=query.name, nodes=query.nodes)
     facts, complete = job_records.facts(there)
     problems += [] if complete else [LATE]
     rows = [jobs.row(each, facts.get(each.job.id)) for each in there]
-    if asked.states:
-        rows = [each for each in rows if each.word in asked.states or each.listed.job.state in asked.states]
-    return Found(jobs.ordered(rows, asked.sort), list(dict.fromkeys(problems)), unknown)
+    if query.states:
+        rows = [each for each in rows if each.word in query.states or each.listed.job.state in query.states]
+    return Found(jobs.ordered(rows, query.sort), list(dict.fromkeys(problems)), unknown)
 
 
-def _ended(door: Slurm, asked: Question, there: Sequence[Listed], problems: list[str]) -> list[Listed]:
+def _ended(door: Slurm, query: Query, there: Sequence[Listed], problems: list[str]) -> list[Listed]:
     """Return ended jobs from slurmdbd; without slurmdbd, from the records in this user's directories."""
-    since = datetime.fromtimestamp(max(0.0, time.time() - asked.since_s) if asked.since_s else 0, UTC)
+    since = datetime.fromtimestamp(max(0.0, time.time() - query.since_s) if query.since_s else 0, UTC)
     try:
-        found = door.ended(since, user=asked.user, job_ids=asked.ids)
+        found = door.ended(since, user=query.user, job_ids=query.ids)
     except SlurmError as error:
         problems.append(f"slurmdbd does not answer: {error.one_line}")
         found = None
     if found is not None:
         return found
-    if asked.user and {own_name(), str(os.geteuid())}.isdisjoint(asked.user.split(",")):
+    if query.user and {own_name(), str(os.geteuid())}.isdisjoint(query.user.split(",")):
         return []
     mine = {each.directory for each in there if each.directory.startswith("/")}
-    places = {*mine, *job_directory.remembered(), str(asked.directory.absolute())}
+    places = {*mine, *job_directory.remembered(), str(query.directory.absolute())}
     ended, complete = job_records.past(
         places, since, [each.job.id for each in there], door.config().get("ClusterName", "")
     )
@@ -128,10 +128,10 @@ def _ended(door: Slurm, asked: Question, there: Sequence[Listed], problems: list
     return ended
 
 
-def _missing(asked: Question, there: Iterable[Listed]) -> list[str]:
+def _missing(query: Query, there: Iterable[Listed]) -> list[str]:
     """Return the named jobs that are not there."""
     known = [*there]
-    return [word for word in asked.named if not any(_is_named(each, word) for each in known)]
+    return [word for word in query.named if not any(_is_named(each, word) for each in known)]
 
 
 def _is_named(each: Listed, word: str) -> bool:
@@ -151,12 +151,12 @@ def _has_task(tasks: str, number: int) -> bool:
     return False
 
 
-def lines(found: Found, asked: Question) -> list[str]:
+def lines(found: Found, query: Query) -> list[str]:
     """Return the table, warnings and problems as lines."""
     if not found.rows:
-        ended = "" if asked.since_s or asked.named else "; those that ended today: slurm-plugin jobs --since 1d"
+        ended = "" if query.since_s or query.named else "; those that ended today: slurm-plugin jobs --since 1d"
         return [f"found no job{ended}", *found.problems]
-    shown = jobs.table(found.rows, asked.columns, width=output.width(), on=coloured())
+    shown = jobs.table(found.rows, query.columns, width=output.width(), on=coloured())
     return [*shown, *jobs.notes(found.rows), *found.problems]
 
 
@@ -164,15 +164,15 @@ def _jobs(options: Namespace) -> int:
     """Print the list, once or until Ctrl-C; or rename the named jobs."""
     if options.rename is not None:
         return _rename(options)
-    asked, door = question(options), connect(deadline_s=DEADLINE_S)
+    query, door = query_of(options), connect(deadline_s=DEADLINE_S)
     if options.watch and sys.stdout.isatty() and not options.json:
-        output.repeat(lambda: lines(find(door, asked), asked))
-    found = find(door, asked)
+        output.repeat(lambda: lines(find(door, query), query))
+    found = find(door, query)
     if options.json:
         forms = [jobs.form(each) for each in found.rows]
         print(json.dumps({"v": 1, "jobs": forms, "problems": found.problems}))
     else:
-        output.show("\n".join(lines(found, asked)))
+        output.show("\n".join(lines(found, query)))
     if found.unknown:
         raise UnknownJobsError(
             f"found no job {', '.join(found.unknown)}\n"

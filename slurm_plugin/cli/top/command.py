@@ -22,13 +22,13 @@ LEAST_S, EVERY_S, MOST_S = 1.0, 2.0, 3600.0  # seconds between two requests abou
 class Cluster:
     """A real cluster. Each thread gets its own door, because that of pyslurm is not thread-safe."""
 
-    def __init__(self, asked: jobs.Question) -> None:
-        """`asked`: which jobs to show."""
-        self._asked, self._doors = asked, threading.local()
+    def __init__(self, query: jobs.Query) -> None:
+        """`query`: which jobs to show."""
+        self._query, self._doors = query, threading.local()
 
     def jobs(self) -> list[job_table.Row]:
         """Return the jobs. Raise SlurmError if Slurm does not answer."""
-        return jobs.find(self._door(), self._asked).rows
+        return jobs.find(self._door(), self._query).rows
 
     def nodes(self) -> list[node_table.Row]:
         """Return the nodes; none if the site does not show them. Raise SlurmError if Slurm does not answer."""
@@ -67,8 +67,8 @@ def _top(options: Namespace) -> int:
     from slurm_plugin.cli.top import app  # noqa: PLC0415 - needs Textual
 
     user = "" if options.all else options.user or str(os.geteuid())
-    asked = jobs.Question(user, (), (), frozenset(), "", (), 0, job_table.SHOWN, "-id", Path())
-    cluster = Cluster(asked)
+    query = jobs.Query(user, (), (), frozenset(), "", (), 0, job_table.SHOWN, "-id", Path())
+    cluster = Cluster(query)
     cluster.jobs()  # report an error before the screen opens
     app.Top(cluster, options.every).run()
     return 0

@@ -47,42 +47,42 @@ def of_spec(
     runtime = site.container.runtime or ""
     specs = keyed(data, source, presets=site.presets, known=known, runtime=runtime, search=problems)
     spec, _ = one(specs, source)
-    asked = spec.search
-    assert asked is not None  # noqa: S101 - the caller has seen the key
+    search = spec.search
+    assert search is not None  # noqa: S101 - the caller has seen the key
     experiment = Experiment(
         name=spec.name,
-        search=_search(asked, seed),
-        give=asked.give,
+        search=_search(search, seed),
+        give=search.give,
         retries=spec.retries,
         grace_s=float(durations.seconds(spec.grace)) if spec.grace else 0.0,
     )
     job = {key: value for key, value in documents.read(data, source).fields.items() if key != KEY}
-    return experiment, job, asked.directory or ""
+    return experiment, job, search.directory or ""
 
 
 def problems(spec: Spec) -> Iterator[Problem]:
     """Yield the problems of a spec's search."""
-    asked = spec.search
-    if asked is None:
+    search = spec.search
+    if search is None:
         yield Problem((KEY,), f"missing; accepted: {{algorithm: {', '.join(search_key.OPTIONS)}, metric: ..., ...}}")
         return
     for key, why in _NOT_WITH.items():
         if getattr(spec, key) and not (key == "array" and spec.tasks):  # `tasks` are an array
             yield Problem((key,), f"found it with `search`: {why}")
-    of_space = search_space.check(asked.space, asked.algorithm)
+    of_space = search_space.check(search.space, search.algorithm)
     yield from (Problem((KEY, "space", *each.path), each.text) for each in of_space)
-    yield from _command_problems(spec, asked)
-    yield from _regex_problems(asked.metric.regex)
-    yield from _algorithm_problems(asked)
-    for name in () if of_space else asked.algorithm:
-        wrong = libraries.check(Algorithm(name, _options(asked, name)), asked.space)
+    yield from _command_problems(spec, search)
+    yield from _regex_problems(search.metric.regex)
+    yield from _algorithm_problems(search)
+    for name in () if of_space else search.algorithm:
+        wrong = libraries.check(Algorithm(name, _options(search, name)), search.space)
         yield from (Problem((KEY, *each.path), each.text) for each in wrong)
-    yield from _budget_problems(asked)
+    yield from _budget_problems(search)
 
 
-def _command_problems(spec: Spec, asked: search_key.Search) -> Iterator[Problem]:
+def _command_problems(spec: Spec, search: search_key.Search) -> Iterator[Problem]:
     """Yield names in the command that are no hyperparameters."""
-    names = [".".join(path) for path, _ in search_space.parameters(asked.space)]
+    names = [".".join(path) for path, _ in search_space.parameters(search.space)]
     for each in variables.hyperparameters((spec.command,)):
         if each not in names:
             name = printable(each)
@@ -100,62 +100,62 @@ def _regex_problems(regex: str) -> Iterator[Problem]:
         yield Problem(path, f"found {found(regex)}: {error}; {accepted}")
 
 
-def _algorithm_problems(asked: search_key.Search) -> Iterator[Problem]:
+def _algorithm_problems(search: search_key.Search) -> Iterator[Problem]:
     """Yield algorithms that cannot share a budget, and options that no algorithm of the search has."""
     here = (KEY, "algorithm")
-    names = asked.algorithm
+    names = search.algorithm
     if not names or len(set(names)) < len(names):
         yield Problem(here, f"found {', '.join(names) or 'nothing'}; accepted: each algorithm once, at least one")
     if alone := [name for name in names if name in _ALONE and len(names) > 1]:
         text = f"found {alone[0]} beside others; accepted: it alone, or several of "
         yield Problem(here, text + ", ".join(name for name in search_key.OPTIONS if name not in _ALONE))
-    for option in asked.options:
+    for option in search.options:
         if not any(option in search_key.OPTIONS[name] for name in names):
             of = ", ".join(name for name, options in search_key.OPTIONS.items() if option in options)
             yield Problem((KEY, option), f"found it with {', '.join(names)}; it is an option of {of}")
     if _ASHA in names:
-        yield from (Problem((KEY, *each.path), each.text) for each in asha.check(_options(asked, _ASHA)))
+        yield from (Problem((KEY, *each.path), each.text) for each in asha.check(_options(search, _ASHA)))
 
 
-def _budget_problems(asked: search_key.Search) -> Iterator[Problem]:
+def _budget_problems(search: search_key.Search) -> Iterator[Problem]:
     """Yield what is wrong with the number of trials, and with their length."""
-    first = next(iter(asked.algorithm), "")
-    samples = asked.num_samples
+    first = next(iter(search.algorithm), "")
+    samples = search.num_samples
     if samples is not None and (not search_space.is_number(samples, whole=True) or samples < 1):
         yield Problem((KEY, "num_samples"), f"{search_space.found(samples)}; accepted: a whole number above 0")
-    elif samples is not None and asked.trials not in (None, samples):
-        yield Problem((KEY, "num_samples"), f"found {samples}, and `trials: {asked.trials}`; keep one of the two")
-    elif first not in _OWN_BUDGET and asked.trials is None and samples is None:
+    elif samples is not None and search.trials not in (None, samples):
+        yield Problem((KEY, "num_samples"), f"found {samples}, and `trials: {search.trials}`; keep one of the two")
+    elif first not in _OWN_BUDGET and search.trials is None and samples is None:
         yield Problem((KEY, "trials"), f"missing; accepted with {first}: a whole number above 0")
-    if first in _OWN_BUDGET and asked.trials is not None:
+    if first in _OWN_BUDGET and search.trials is not None:
         what = "one trial" if first == "single" else "one trial for each point of its grid"
         yield Problem((KEY, "trials"), f"found it with {first}, which makes {what}; leave it out")
-    if _ASHA in asked.algorithm and asked.max_length is None:
+    if _ASHA in search.algorithm and search.max_length is None:
         text = "missing; accepted with adaptive_asha: the length of a whole trial, in `unit`, as the program reports it"
         yield Problem((KEY, "max_length"), text)
 
 
-def _search(asked: search_key.Search, seed: Callable[[], int]) -> Search:
-    metric = asked.metric
+def _search(search: search_key.Search, seed: Callable[[], int]) -> Search:
+    metric = search.metric
     return Search(
         metric=Metric(metric.name, metric.goal == "minimize", metric.regex, metric.use),
-        space=asked.space,
+        space=search.space,
         algorithms=tuple(
             Algorithm(name, libraries.all_options(name, options) if name in libraries.OPTIONS else options)
-            for name in asked.algorithm
-            for options in (_options(asked, name),)
+            for name in search.algorithm
+            for options in (_options(search, name),)
         ),
-        trials=asked.trials or int(asked.num_samples or 0),
-        concurrent=1 if asked.algorithm == ("single",) else asked.concurrent,
-        max_length=asked.max_length or 0,
-        unit=asked.unit,
-        seed=seed() if asked.seed is None else asked.seed,
+        trials=search.trials or int(search.num_samples or 0),
+        concurrent=1 if search.algorithm == ("single",) else search.concurrent,
+        max_length=search.max_length or 0,
+        unit=search.unit,
+        seed=seed() if search.seed is None else search.seed,
     )
 
 
-def _options(asked: search_key.Search, name: str) -> dict[str, Any]:
+def _options(search: search_key.Search, name: str) -> dict[str, Any]:
     """Return the options of one algorithm that the spec sets; those of adaptive_asha with the defaults."""
-    given = {key: value for key, value in asked.options.items() if key in search_key.OPTIONS[name]}
+    given = {key: value for key, value in search.options.items() if key in search_key.OPTIONS[name]}
     return {**asha.OPTIONS, **given} if name == _ASHA else given
 
 

@@ -107,9 +107,9 @@ def start(request: str, node: str, job_id: int, directory: str, keep: Collection
             signal.signal(number, signal.SIG_IGN)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
-        asked = Request(**json.loads(request))
-        measured = Processes(_psutil(), asked.cpus.get(node, 0))
-        _sample(parent, asked, lambda: measured.sample(tuple(processes.of_job(job_id, directory, keep))), node, out)
+        parsed = Request(**json.loads(request))
+        measured = Processes(_psutil(), parsed.cpus.get(node, 0))
+        _sample(parent, parsed, lambda: measured.sample(tuple(processes.of_job(job_id, directory, keep))), node, out)
         code = 0
     finally:
         os._exit(code)
@@ -123,20 +123,20 @@ def stop(pid: int) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _sample(parent: int, asked: Request, measured: Callable[[], Values], node: str, out: int) -> None:
+def _sample(parent: int, request: Request, measured: Callable[[], Values], node: str, out: int) -> None:
     """Write a line for each sample until `parent` has ended."""
-    own = own_accelerators(os.environ) or tuple(asked.gpus.get(node, ())) or None
+    own = own_accelerators(os.environ) or tuple(request.gpus.get(node, ())) or None
     pace: Pace | None = None
     measured()
-    until = time.monotonic() + min(FIRST_S, asked.every_s)
+    until = time.monotonic() + min(FIRST_S, request.every_s)
     while os.getppid() == parent:
         if (left_s := until - time.monotonic()) > 0:
             time.sleep(min(left_s, PARENT_S))
             continue
         values = measured()
-        cards = utilisation.measure(asked.tools, own, asked.cards) if own or asked.cards else []
+        cards = utilisation.measure(request.tools, own, request.cards) if own or request.cards else []
         _write(out, line(node, time.time(), values, cards, utilisation.link_errors()))
-        pace = pace or Pace(asked.every_s, time.monotonic())  # the first sample also starts the driver's library
+        pace = pace or Pace(request.every_s, time.monotonic())  # the first sample also starts the driver's library
         until = pace.next(time.monotonic())
 
 

@@ -39,8 +39,8 @@ def test_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         return made[-1]
 
     monkeypatch.setattr(job_lookup, "connect", connect)
-    asked = jobs.Question("alice", (), (), frozenset(), "", (), 0, job_table.SHOWN, "-id", jobs.Path())
-    cluster = command.Cluster(asked)
+    query = jobs.Query("alice", (), (), frozenset(), "", (), 0, job_table.SHOWN, "-id", jobs.Path())
+    cluster = command.Cluster(query)
     assert [row.listed.job.id for row in cluster.jobs()] == [7]
     assert [(row.node.name, [each.id for each in row.jobs]) for row in cluster.nodes()] == [("n1", [7])]
     assert len(made) == 1
