@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.slurm import connect
 
@@ -29,13 +29,13 @@ def main() -> None:
         spool = Path(name)
         with patch("os.fsync"):  # the time of the disk is measured below, with a few entries
             for number in range(FEW, count):
-                worker.put(spool, Ended(FIRST_JOB + number, 0, NODES))
+                requeue_worker.put(spool, Ended(FIRST_JOB + number, 0, NODES))
         start = time.perf_counter()
         for number in range(FEW):
-            worker.put(spool, Ended(FIRST_JOB + number, 0, NODES))
+            requeue_worker.put(spool, Ended(FIRST_JOB + number, 0, NODES))
         put_s = (time.perf_counter() - start) / FEW
         start, cpu = time.perf_counter(), time.process_time()
-        worker.serve(spool, connect(deadline_s=60.0))
+        requeue_worker.serve(spool, connect(deadline_s=60.0))
         took, used = time.perf_counter() - start, time.process_time() - cpu
         left = sum(1 for _ in spool.glob("[0-9]*.json"))
     assert left == 0, f"{left} entries are left"

@@ -85,9 +85,9 @@ def example(name: str | None) -> None:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema (draft 2020-12) of a job spec, which editors complete and check it by."""
-    from slurm_plugin.spec import schema as schemas  # noqa: PLC0415 - an example needs no spec
+    from slurm_plugin.spec import json_schema  # noqa: PLC0415 - an example needs no spec
 
-    click.echo(json.dumps(schemas.schema(), indent=2))
+    click.echo(json.dumps(json_schema.schema(), indent=2))
 
 
 def examples() -> dict[str, Path]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hostfiles import nodelist
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.queue_limits import Policy
 from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.controller.restart_metrics import CountingDoor
@@ -33,9 +33,9 @@ def main() -> int:
         told = int(environ.get("SLURM_JOB_RESTART_COUNT", "0"))
         ended = Ended(int(environ["SLURM_JOB_ID"]), told, nodes, kept=site_settings.RESERVATION_MADE in environ)
         try:
-            worker.put(directory, ended)
+            requeue_worker.put(directory, ended)
         except OSError as error:  # a full disk: the worker finds the job by its restart count
-            worker.remove(directory, ended)  # what the guard could write of it
+            requeue_worker.remove(directory, ended)  # what the guard could write of it
             syslog.syslog(syslog.LOG_ERR, f"the end of job {environ['SLURM_JOB_ID']} cannot be spooled: {error}")
             wake(directory, site, look=True)
             return 0
@@ -65,10 +65,10 @@ def wake(directory: Path, site: Mapping[str, Any], *, look: bool = False) -> Non
         os.close(tell)
         door = connect(site["slurm_bin"], deadline_s=10.0)
         if not site["metrics_directory"]:
-            worker.serve(directory, door, Policy.of(site["recovery"]), look=look)
+            requeue_worker.serve(directory, door, Policy.of(site["recovery"]), look=look)
         else:
             counting = CountingDoor(door, site)
-            worker.serve(directory, cast("Slurm", counting), Policy.of(site["recovery"]), look=look)
+            requeue_worker.serve(directory, cast("Slurm", counting), Policy.of(site["recovery"]), look=look)
             with suppress(SlurmPluginError):  # the work is done
                 counting.watch()
     except BaseException as error:  # noqa: BLE001 - no caller is left to report it

@@ -59,7 +59,8 @@ def main(args: list[str], default_settings: Callable[[], Mapping[str, Any]]) -> 
 def _run(options: argparse.Namespace, default_settings: Callable[[], Mapping[str, Any]]) -> int:
     """Run one verb. Load only its part: each of 10,000 nodes runs a guard."""
     if options.verb == "guard":
-        from slurm_plugin.supervisor.guard import by_owner, server  # noqa: PLC0415
+        from slurm_plugin.supervisor.guard import server  # noqa: PLC0415
+        from slurm_plugin.supervisor.requeue import by_owner  # noqa: PLC0415
 
         return server.main(
             options.first,

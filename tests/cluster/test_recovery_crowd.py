@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.sandbox.config import CPUS
 from tests.cluster.controller import spool
@@ -17,7 +17,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
-JOBS = 2 * worker.FEW
+JOBS = 2 * requeue_worker.FEW
 # Replaces Slurm's commands for the worker, and records each call: what, when and by which process.
 COUNTS = """echo "$(date +%s.%N) $PPID {name} $SQUEUE_FORMAT2$SQUEUE_FORMAT" | cut -c -60 >> /etc/slurm/asked
 exec /usr/bin/{name} "$@\""""
@@ -62,7 +62,7 @@ def all_gpus(cluster: Sandbox, tmp_path: Path) -> Iterator[None]:
 @pytest.mark.full  # over 5 s
 @pytest.mark.usefixtures("all_gpus")
 def test_small_jobs_that_fail_at_once_all_recover(cluster: Sandbox, reserved: Callable[[str], None]) -> None:
-    """Four nodes break under so many jobs that the worker asks for all together (`worker.FEW`).
+    """Four nodes break under so many jobs that the worker asks for all together (`requeue_worker.FEW`).
 
     Each is counted once, runs twice, and completes on the fifth node.
     """
@@ -143,7 +143,7 @@ def test_five_hundred_jobs_that_fail_at_once_make_one_worker_and_one_question_a_
         lasted = jobs[-1] - jobs[0]
         print(f"{len(jobs)} questions for the jobs in {lasted:.0f} s, {len(asked)} commands")
         assert len({who for _, who, name, *_ in asked if name == "squeue"}) == 1  # one worker
-        assert len(jobs) <= lasted / worker.MANY_EVERY_S + 10
+        assert len(jobs) <= lasted / requeue_worker.MANY_EVERY_S + 10
         assert sum(name == "scontrol" for _, _, name, *_ in asked) <= 2 * 500 + len(jobs) + 5
     finally:
         until(lambda: crowded.run(["scancel", array], user="root", check=False).returncode == 0)

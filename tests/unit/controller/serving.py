@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.queue_limits import Policy
 from slurm_plugin.controller.requeue_policy import NO_POLICY, Ended
 from slurm_plugin.records.grant import Grant, written
@@ -44,5 +44,5 @@ def given_job(job_id: int = 7, **fields: object) -> Job:
 def serve(directory: Path, door: FakeSlurm, clock: Clock | None = None, policy: Policy = NO_POLICY) -> Clock:
     """Run the worker with a fake clock."""
     clock = clock or Clock()
-    worker.serve(directory, door, policy, clock=clock)
+    requeue_worker.serve(directory, door, policy, clock=clock)
     return clock

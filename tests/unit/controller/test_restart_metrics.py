@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.controller import restart_metrics, worker
+from slurm_plugin.controller import requeue_worker, restart_metrics
 from slurm_plugin.controller.restart_metrics import CountingDoor, cause
 from slurm_plugin.records import metrics
 from slurm_plugin.records.grant import Grant, written
@@ -52,7 +52,7 @@ def test_a_restart_from_its_end_to_its_start(site: dict[str, Any]) -> None:
     spool, door = Path(site["spool_directory"]), CountingDoor(fake, site)
     door.jobs()  # the run ends
     shown(fake, state="PENDING", restarts=1)
-    worker.put(spool, ENDED)
+    requeue_worker.put(spool, ENDED)
     serve(spool, door)  # type: ignore[arg-type]
     assert count(site, BY_CHECK) == 1
     assert count(site, f"{RECOVERY}_count") == 0
@@ -124,10 +124,10 @@ def test_a_file_that_cannot_be_read(site: dict[str, Any], text: str) -> None:
     """It is as if it were empty; the worker goes on."""
     spool = Path(site["spool_directory"])
     (spool / restart_metrics.SEEN).write_text(text)
-    worker.put(spool, ENDED)
+    requeue_worker.put(spool, ENDED)
     serve(spool, CountingDoor(FakeSlurm([given_job()], [node("n1"), BAD]), site))  # type: ignore[arg-type]
     assert count(site, BY_CHECK) == 1
-    assert list(worker.entries(spool)) == []
+    assert list(requeue_worker.entries(spool)) == []
 
 
 def test_a_spool_that_cannot_be_written(site: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import epilog, worker
+from slurm_plugin.controller import epilog, requeue_worker
 from slurm_plugin.controller.requeue_policy import Ended
 from tests.waiting import HANG_S, until
 
@@ -19,7 +19,7 @@ ENDED = Ended(7, 1, ("n1", "n2"))
 WAKE = """
 import sys
 from pathlib import Path
-from slurm_plugin.controller import epilog, worker
+from slurm_plugin.controller import epilog, requeue_worker
 epilog.wake(Path(sys.argv[1]), {"slurm_bin": sys.argv[2], "recovery": {}, "metrics_directory": ""})
 print("the hook ends", flush=True)
 """
@@ -45,7 +45,7 @@ def test_left_behind(tmp_path: Path, slow_squeue: Path) -> None:
     """
     directory = tmp_path / "spool"
     directory.mkdir()
-    worker.put(directory, ENDED)
+    requeue_worker.put(directory, ENDED)
     argv = [sys.executable, "-c", WAKE, str(directory), str(slow_squeue)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True, text=True) as hook:
         out, _ = hook.communicate(timeout=HANG_S)  # would hang if the worker kept its output open
@@ -82,7 +82,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     woken: list[bool] = []
     monkeypatch.setattr(epilog.site_settings, "read", lambda _: {"spool_directory": str(tmp_path)})
-    monkeypatch.setattr(worker, "put", full)
+    monkeypatch.setattr(requeue_worker, "put", full)
     monkeypatch.setattr(epilog, "wake", lambda *_, look=False: woken.append(look))
     assert epilog.main() == 0
     assert (woken, [*tmp_path.iterdir()]) == ([True], [])
@@ -90,11 +90,11 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_worker_that_cannot_work(tmp_path: Path) -> None:
     """If Slurm's commands are missing for long, the worker ends. The entry stays, and the hook exits with 0."""
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     argv = [
         sys.executable,
         "-c",
-        WAKE.replace("epilog.wake", "worker.MISSING_S = -1\nepilog.wake"),
+        WAKE.replace("epilog.wake", "requeue_worker.MISSING_S = -1\nepilog.wake"),
         str(tmp_path),
         "/nowhere",
     ]
@@ -103,4 +103,4 @@ def test_worker_that_cannot_work(tmp_path: Path) -> None:
     until((tmp_path / "lock").exists)
     with (tmp_path / "lock").open() as lock:
         until(lambda: _locked(lock.fileno()))
-    assert list(worker.entries(tmp_path)) == [ENDED]
+    assert list(requeue_worker.entries(tmp_path)) == [ENDED]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.requeue_policy import Ended
 from tests.unit.node.rendered import ASKS, Site
 from tests.unit.node.running import run
@@ -149,10 +149,10 @@ def test_the_entry_of_an_end_survives_every_kill(site: Site) -> None:
         (None, of_run, []),
     ):
         assert site.hook("epilog_slurmctld", comment, **environ).returncode == 0
-        found = [*worker.entries(spool)]
+        found = [*requeue_worker.entries(spool)]
         assert found == expected, comment
         for each in found:
-            worker.remove(spool, each)
+            requeue_worker.remove(spool, each)
     assert [*spool.iterdir()] == []
 
 

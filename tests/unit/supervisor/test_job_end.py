@@ -9,7 +9,7 @@ import pytest
 
 from slurm_plugin.supervisor import job_end
 from slurm_plugin.supervisor.decide import Action
-from slurm_plugin.supervisor.guard import by_owner
+from slurm_plugin.supervisor.requeue import by_owner
 from slurm_plugin.supervisor.run import from_environment
 from tests.fakes import FakeSlurm, job
 from tests.unit.supervisor.plans import plan

@@ -5,8 +5,8 @@ import pytest
 from slurm_plugin.records import grant
 from slurm_plugin.slurm import Job, Node, SlurmAwayError, SlurmError
 from slurm_plugin.supervisor.guard import first_node
-from slurm_plugin.supervisor.guard.by_owner import Plan
 from slurm_plugin.supervisor.guard.first_node import FIRST_NODE_CHECK_S, WATCHERS_APART_S, requeue_orphan
+from slurm_plugin.supervisor.requeue.by_owner import Plan
 from tests import fake_slurm
 from tests.fake_slurm import FakeClock
 from tests.fakes import job, node

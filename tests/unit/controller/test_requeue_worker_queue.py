@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.queue_limits import Policy
 from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.records.grant import NEVER, Grant, parse, written
@@ -17,7 +17,7 @@ WAITS = Policy(queue_timeout_s=1800, nice=1000)
 
 def test_the_wait_of_a_restart(tmp_path: Path) -> None:
     """The deadline is set with the Count, the Nice with the Start. The grant has both before."""
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     door = FakeSlurm([given_job()], [node("n1"), BAD])
     door.queues[7] = Queueing(3600, 0, None, 5)
     began = datetime.now(UTC)
@@ -37,7 +37,7 @@ def test_the_wait_of_a_restart(tmp_path: Path) -> None:
 
 def test_a_requeue_of_others_takes_back_what_ours_had_set(tmp_path: Path) -> None:
     """A stale deadline is removed while the job completes, the Nice once it is pending."""
-    worker.put(tmp_path, Ended(7, 2, ("n1",)))
+    requeue_worker.put(tmp_path, Ended(7, 2, ("n1",)))
     given = Grant(3, 1, ("n2",), "2026-03-01T10:30:00", "n2: x", 0, nice=(5, -995))
     door = FakeSlurm([given_job(state="COMPLETING", restarts=2, admin_comment=written("", given))], [node("n1")])
     door.queues[7] = Queueing(3600, 0, datetime(2026, 3, 1, 10, 30, tzinfo=UTC), -995)
@@ -58,22 +58,22 @@ def test_a_requeue_of_others_takes_back_what_ours_had_set(tmp_path: Path) -> Non
         "Deadline": "2099-12-31T00:00:00",
     }
     assert unplaced == {"AdminComment": written("", replace(given, deadline="", nice=())), "Nice": "5"}
-    assert list(worker.entries(tmp_path)) == []
+    assert list(requeue_worker.entries(tmp_path)) == []
 
 
 def test_the_tasks_of_an_elastic_job_that_others_requeued(tmp_path: Path) -> None:
     """They are restored before the entry is removed: a refused update is tried again. The grant stays as it is."""
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     door = FakeSlurm([given_job(admin_comment=written("", Grant(3, tasks=10)))], [node("n1"), node("n2")])
     door.refusals["update_job", 7] = 2
     serve(tmp_path, door)
     assert door.changes == [("update_job", 7, {"NumTasks": "10"})]
-    assert list(worker.entries(tmp_path)) == []
+    assert list(requeue_worker.entries(tmp_path)) == []
 
 
 def test_a_job_whose_queue_is_not_told_waits(tmp_path: Path) -> None:
     """If one of two answers is missing, nothing is counted."""
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     door = FakeSlurm([given_job()], [node("n1"), BAD])
     door.refusals["queueing", None] = 3
 
@@ -81,4 +81,4 @@ def test_a_job_whose_queue_is_not_told_waits(tmp_path: Path) -> None:
         assert bool(door.changes) is (number > 3)
 
     serve(tmp_path, door, Clock(then), policy=WAITS)
-    assert list(worker.entries(tmp_path)) == []
+    assert list(requeue_worker.entries(tmp_path)) == []

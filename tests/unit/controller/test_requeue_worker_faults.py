@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm import Job
@@ -20,7 +20,7 @@ def test_a_node_that_slurm_does_not_know_any_more(tmp_path: Path) -> None:
 
     Slurm refuses a list with an unknown name.
     """
-    worker.put(tmp_path, Ended(7, 1, ("n9", "n2")))
+    requeue_worker.put(tmp_path, Ended(7, 1, ("n9", "n2")))
     door = FakeSlurm([given_job(excluded="n[7,8]")], [BAD, node("n8")])
     serve(tmp_path, door)
     assert [change[2].get("ExcNodeList") for change in door.changes] == ["n[8,2]", None]  # type: ignore[attr-defined]
@@ -31,7 +31,7 @@ def test_a_node_that_slurm_does_not_know_any_more(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_asked_is_asked_again(tmp_path: Path, error: Exception) -> None:
     """While Slurm's commands are upgraded, or descriptors run out, the entry waits. Then it is handled."""
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     door = FakeSlurm([given_job()], [node("n1"), BAD])
     answer, errors = door.jobs, [error] * 5
 
@@ -43,7 +43,7 @@ def test_what_cannot_be_asked_is_asked_again(tmp_path: Path, error: Exception) -
     door.jobs = jobs  # type: ignore[method-assign]
     serve(tmp_path, door)
     assert len(door.changes) == 2
-    assert list(worker.entries(tmp_path)) == []
+    assert list(requeue_worker.entries(tmp_path)) == []
 
 
 def _refusing(monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> None:
@@ -62,20 +62,20 @@ def _refusing(monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> None:
 @pytest.mark.parametrize("name", ["read_text", "open"])
 def test_an_entry_that_cannot_be_read_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The worker waits for it."""
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     door = FakeSlurm([given_job()], [node("n1"), BAD])
     _refusing(monkeypatch, name, 3)
     clock = serve(tmp_path, door)
-    assert clock.sleeps[:3] == [worker.QUIET_EVERY_S] * 3
+    assert clock.sleeps[:3] == [requeue_worker.QUIET_EVERY_S] * 3
     assert len(door.changes) == 2
 
 
 def test_an_entry_that_can_never_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker ends with an error, and the entry stays for the next one."""
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     _refusing(monkeypatch, "read_text", 1000)
     clock = Clock()
-    with pytest.raises(worker.GivenUpError):
+    with pytest.raises(requeue_worker.GivenUpError):
         serve(tmp_path, FakeSlurm(), clock)
-    assert clock.sleeps == [worker.QUIET_EVERY_S] * worker.MOST_READS
+    assert clock.sleeps == [requeue_worker.QUIET_EVERY_S] * requeue_worker.MOST_READS
     assert [path.name for path in tmp_path.glob("*.json")] == ["7.1.json"]

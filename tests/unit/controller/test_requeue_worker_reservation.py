@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.queue_limits import Policy
 from slurm_plugin.slurm import Queueing
 from tests.fakes import FakeSlurm, node
@@ -34,20 +34,20 @@ ENDS = {
 @pytest.mark.parametrize(("jobs", "nodes", "changes"), ENDS.values(), ids=ENDS)
 def test_it_is_taken_back(tmp_path: Path, jobs: list, nodes: list, changes: list[str]) -> None:  # type: ignore[type-arg]
     """After the Start of a job whose Nice was lowered; in all other cases before any other change."""
-    worker.put(tmp_path, KEPT)
-    assert list(worker.entries(tmp_path)) == [KEPT]
+    requeue_worker.put(tmp_path, KEPT)
+    assert list(requeue_worker.entries(tmp_path)) == [KEPT]
     door = FakeSlurm(jobs, nodes)
     door.queues[7] = Queueing()
     serve(tmp_path, door, policy=FIRST)
     assert [str(change[0]) for change in door.changes if change[0] != "cancel"] == changes
     assert BACK in door.changes
-    assert list(worker.entries(tmp_path)) == []
+    assert list(requeue_worker.entries(tmp_path)) == []
 
 
 def test_one_of_a_run_before(tmp_path: Path) -> None:
     """The job was requeued again: the older reservation is deleted by its own name."""
-    worker.put(tmp_path, KEPT)
-    worker.put(tmp_path, replace(ENDED, told=2))
+    requeue_worker.put(tmp_path, KEPT)
+    requeue_worker.put(tmp_path, replace(ENDED, told=2))
     door = FakeSlurm([given_job(restarts=2)], FINE)
     serve(tmp_path, door)
     assert door.changes == [BACK]
@@ -55,8 +55,8 @@ def test_one_of_a_run_before(tmp_path: Path) -> None:
 
 def test_a_controller_that_refuses(tmp_path: Path) -> None:
     """The worker goes on: Slurm itself ends the reservation."""
-    worker.put(tmp_path, KEPT)
+    requeue_worker.put(tmp_path, KEPT)
     door = FakeSlurm([given_job(state="COMPLETED")], FINE)
     door.refusals["unreserve", BACK[1]] = 1
     serve(tmp_path, door)
-    assert list(worker.entries(tmp_path)) == []
+    assert list(requeue_worker.entries(tmp_path)) == []

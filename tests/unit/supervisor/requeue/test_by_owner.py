@@ -8,7 +8,7 @@ import pytest
 
 from slurm_plugin.records import grant
 from slurm_plugin.slurm import Queueing, SlurmError
-from slurm_plugin.supervisor.guard import by_owner
+from slurm_plugin.supervisor.requeue import by_owner
 from tests.fakes import FakeSlurm, job
 
 COMMENT = "[sp1;retries=3;ib=auto]"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import worker
+from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.missed_runs import unspooled_ends
 from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.records.grant import Grant, parse, written
@@ -50,7 +50,7 @@ def test_what_does_not(job: Job) -> None:
 
 def test_another_job_is_missed(tmp_path: Path) -> None:
     """A worker with another entry finds it before it ends, counts it, excludes the node and starts the job."""
-    worker.put(tmp_path, Ended(9, 1, ("n3",)))
+    requeue_worker.put(tmp_path, Ended(9, 1, ("n3",)))
     door = FakeSlurm([given_job(), given_job(9)], [node("n1"), BAD, node("n3", "DOWN")])
     serve(tmp_path, door)
     assert [change[1] for change in door.changes] == [9, 9, 7, 7]
@@ -70,7 +70,7 @@ def test_nothing_could_be_spooled(tmp_path: Path) -> None:
             door.known_jobs[7] = given_job()
 
     clock = Clock(then)
-    worker.serve(tmp_path, door, look=True, clock=clock)
+    requeue_worker.serve(tmp_path, door, look=True, clock=clock)
     assert [sorted(change[2]) for change in door.changes] == [["AdminComment", "ExcNodeList"], ["StartTime"]]  # type: ignore[call-overload]
 
 
@@ -79,21 +79,21 @@ def test_a_spool_without_room_for_the_lock(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "lock").mkdir()  # cannot be opened for writing
     door = FakeSlurm([given_job()], [node("n1"), BAD])
     clock = Clock()
-    worker.serve(tmp_path, door, look=True, clock=clock)
+    requeue_worker.serve(tmp_path, door, look=True, clock=clock)
     assert len(door.changes) == 2
 
 
 def test_one_that_cannot_be_dealt_with_is_looked_at_once(tmp_path: Path) -> None:
     """The worker does not find the same end again after a Drop: it ends."""
     used_up = given_job(reason="JobHeldUser", admin_comment=written("", Grant(1, 1)))
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     serve(tmp_path, FakeSlurm([used_up], [BAD]))
-    assert list(worker.entries(tmp_path)) == []
+    assert list(requeue_worker.entries(tmp_path)) == []
 
 
 def test_held_and_released(tmp_path: Path) -> None:
     """A job that was held before its run was counted is counted while held, and started when released."""
-    worker.put(tmp_path, ENDED)
+    requeue_worker.put(tmp_path, ENDED)
     door = FakeSlurm([given_job(reason="JobHeldUser")], [node("n1"), BAD])
 
     def then(number: int) -> None:
@@ -119,7 +119,7 @@ def test_runs_whose_ends_come_together(tmp_path: Path) -> None:
     ]
     for what, first, nodes, granted, excluded in cases:
         for ended in (first, Ended(7, 2, ("n1", "n3"))):
-            worker.put(tmp_path, ended)
+            requeue_worker.put(tmp_path, ended)
         door = FakeSlurm([given_job(restarts=2, admin_comment=written("", Grant(granted)))], [node("n1"), *nodes])
         serve(tmp_path, door)
         fields = [change[2] for change in door.changes if isinstance(change[-1], dict)]
@@ -129,7 +129,7 @@ def test_runs_whose_ends_come_together(tmp_path: Path) -> None:
         assert given.requeues == len(excluded), what
         last = ("update_job", 7, {"StartTime": "now"}) if granted > 1 else ("cancel", 7)
         assert [door.changes[-1], door.changes.count(last)] == [last, 1], what
-        assert list(worker.entries(tmp_path)) == []
+        assert list(requeue_worker.entries(tmp_path)) == []
 
 
 def test_a_run_whose_end_nobody_reported(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_run_whose_end_nobody_reported(tmp_path: Path) -> None:
         ("the run before is counted", Grant(3, 1, ("n9",), counted=0), "", 2, 1),
     ]
     for what, given, excluded, requeues, counted in cases:
-        worker.put(tmp_path, Ended(7, 2, ("n1", "n2")))
+        requeue_worker.put(tmp_path, Ended(7, 2, ("n1", "n2")))
         job = given_job(restarts=2, excluded=excluded, admin_comment=written("", given))
         door = FakeSlurm([job], [node("n1"), BAD, third])
         serve(tmp_path, door)

@@ -1,4 +1,4 @@
-"""Mirrors slurm_plugin/spec/schema.py: the schema and `load` agree on the examples and on wrong specs."""
+"""Mirrors slurm_plugin/spec/json_schema.py: the schema and `load` agree on the examples and on wrong specs."""
 
 import copy
 import importlib.util
@@ -13,8 +13,8 @@ import yaml
 from slurm_plugin.__main__ import main
 from slurm_plugin.launch import MODES
 from slurm_plugin.spec import Spec, keyed, load, load_all
+from slurm_plugin.spec.json_schema import schema
 from slurm_plugin.spec.record import WORDS
-from slurm_plugin.spec.schema import schema
 from tests.refusals import refusal_of
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
