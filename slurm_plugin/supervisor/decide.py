@@ -54,7 +54,7 @@ class Health:
     """One node's condition, and the reason for it."""
 
     condition: Condition
-    what: str = ""
+    what: str = ""  # of an `unknown` one only where no node answered
     kernel: str = ""  # what its kernel wrote during the attempt, if this user may read it
 
 
@@ -136,7 +136,8 @@ def _without_faults(attempt: Attempt, left: int, wish: Wish) -> Action:
     if attempt.cause == "time" and attempt.progress is False and not attempt.earlier:
         return Action("fail", code, f"{what}, and it left no new checkpoint to go on from")
     if attempt.cause in ("itself", "memory") and not wish.unconditional:
-        return Action("fail", code, f"{what}; its nodes are fine")
+        silent = attempt.nodes and all(each.what for each in attempt.nodes.values())
+        return Action("fail", code, f"{what}; {'none of its nodes answered' if silent else 'its nodes are fine'}")
     if left <= 0:
         return Action("fail", code, f"{what}; no restart is left")
     if attempt.cause == "slow":

@@ -245,7 +245,7 @@ def _write_task_file(request: Request, script: str) -> tuple[prechecks.Verdict, 
 
 def conditions(found: Answers) -> dict[str, Health]:
     """Return the health of every node. If no node answered, all are `unknown`."""
-    silent = Health("unknown") if found.none else Health("unreachable", "did not answer")
+    silent = Health("unknown" if found.none else "unreachable", "did not answer")
     python = site_settings.plugin_command()[0]
     lines = [line for line in found.complaint.splitlines() if not line.startswith(_OF_SLURM)]
     if any(python in line for line in lines) and not found.none:  # a Python of another version, or without a library

@@ -133,7 +133,7 @@ def show(answers: barrier.Answers) -> dict[str, Health]:
             if verdict.verdict not in (prechecks.OK, prechecks.SKIPPED):
                 write(prechecks.line(name, verdict))
         if report is None:
-            say(f"{name} {found[name].what or 'did not answer'}")
+            say(f"{name} {found[name].what}")
     for note in dict.fromkeys(answers.notes.values()):
         say(f"{nodelist.fold([name for name in answers.reports if answers.notes.get(name) == note])}: {note}")
     return found

@@ -173,6 +173,10 @@ TABLE = {
     "failed, unconditional, no restart left": (
         Attempt("program", 1, ALL_FINE), 0, ANY, Action("fail", 1, f"{SAID}; no restart is left"),
     ),
+    "failed, and no node answers": (
+        Attempt("program", 7, dict.fromkeys(ALL_FINE, Health("unknown", "did not answer"))), 3, SPARE,
+        Action("fail", 7, "the program failed with exit code 7; none of its nodes answered"),
+    ),
     "failed, all fine": (
         Attempt("program", 7, ALL_FINE), 3, SPARE,
         Action("fail", 7, "the program failed with exit code 7; its nodes are fine"),

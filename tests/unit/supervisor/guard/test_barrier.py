@@ -95,8 +95,8 @@ def test_a_silent_node(said: str, expected: Health) -> None:
 def test_conditions_if_no_node_answers() -> None:
     """All are unknown."""
     assert conditions(Answers({"n1": None, "n2": None}, "srun: error")) == {
-        "n1": Health("unknown"),
-        "n2": Health("unknown"),
+        "n1": Health("unknown", "did not answer"),
+        "n2": Health("unknown", "did not answer"),
     }
 
 
