@@ -72,11 +72,14 @@ def _headed(root: Event, symptoms: Sequence[Event]) -> Event:
     heads = [
         each
         for each in symptoms
-        if each.signature.id in _HEADS and each.source == root.source and abs(each.offset - root.offset) <= NEXT
+        if each.signature.id in _HEADS
+        and each.source == root.source
+        and abs(each.offset - root.offset) <= NEXT
+        and (each.rank, each.peer, each.node, each.peer_node) != (None, None, "", "")
     ]
     if not heads:
         return root
-    head = min(heads, key=lambda each: abs(each.offset - root.offset))
+    head = min(heads, key=lambda each: (abs(each.offset - root.offset), not each.node))
     return root._replace(rank=head.peer if head.rank is None else head.rank, node=head.node or head.peer_node)
 
 

@@ -77,8 +77,18 @@ def accounting(accounting_sandbox: Sandbox) -> Sandbox:
 @pytest.fixture
 def etc(cluster: Sandbox, tmp_path: Path) -> Iterator[Etc]:
     """Yield the sandbox's /etc/slurm. After the test, restore it when every node answers and all jobs have ended."""
-    files = Etc(cluster, tmp_path / "etc")
+    yield from _etc(cluster, tmp_path)
+
+
+@pytest.fixture
+def plain_etc(alice: Sandbox, tmp_path: Path) -> Iterator[Etc]:
+    """Yield the /etc/slurm of alice's sandbox, and restore it in the same way."""
+    yield from _etc(alice, tmp_path)
+
+
+def _etc(box: Sandbox, tmp_path: Path) -> Iterator[Etc]:
+    files = Etc(box, tmp_path / "etc")
     yield files
-    heal(cluster)
-    until(lambda: not cancel(cluster))
+    heal(box)  # a slurmd that reads gres.conf while a GPU is missing does not name that GPU to later steps
+    until(lambda: not cancel(box))
     files.put_back()

@@ -139,22 +139,18 @@ def test_her_own_settings(alice: Sandbox) -> None:
     assert found["your settings"]["message"] == "/home/alice/.config/slurm_plugin.yaml"
 
 
-def test_ranks_beside_a_sites_own_task_prolog(alice: Sandbox, tmp_path: Path) -> None:
+def test_ranks_beside_a_sites_own_task_prolog(alice: Sandbox, plain_etc: Etc) -> None:
     """Both run, and her own one. Each task has its rank, also one that starts on another node than the script."""
-    etc = Etc(alice, tmp_path / "etc")
-    etc.settings(TaskProlog=etc.program("own_task_prolog", "echo export SITE=yes"))
-    etc.reconfigure()
-    try:
-        own = alice.home("alice") / "own.sh"
-        own.write_text("#!/bin/sh\necho export HERS=too\n")
-        own.chmod(0o755)
-        env = {"SLURM_TASK_PROLOG": "/home/alice/own.sh"}
-        left = "${SLURM_PLUGIN_LAUNCH-}$SLURM_TASK_PROLOG"
-        command = f"bash -c 'echo \"$SITE $HERS $RANK of $WORLD_SIZE on $SLURMD_NODENAME {left}\"'"
-        job = submit(alice, "alone-ranks", launch="task", accelerators={"gpu": 2}, command=command, env=env)
-        assert job.end() == "COMPLETED", job.log
-    finally:
-        etc.put_back()
+    plain_etc.settings(TaskProlog=plain_etc.program("own_task_prolog", "echo export SITE=yes"))
+    plain_etc.reconfigure()
+    own = alice.home("alice") / "own.sh"
+    own.write_text("#!/bin/sh\necho export HERS=too\n")
+    own.chmod(0o755)
+    env = {"SLURM_TASK_PROLOG": "/home/alice/own.sh"}
+    left = "${SLURM_PLUGIN_LAUNCH-}$SLURM_TASK_PROLOG"
+    command = f"bash -c 'echo \"$SITE $HERS $RANK of $WORLD_SIZE on $SLURMD_NODENAME {left}\"'"
+    job = submit(alice, "alone-ranks", launch="task", accelerators={"gpu": 2}, command=command, env=env)
+    assert job.end() == "COMPLETED", job.log
     assert jobs.printed(job) == [
         f"yes too {rank} of 4 on n{1 + rank // 2} {env['SLURM_TASK_PROLOG']}" for rank in range(4)
     ]
@@ -175,38 +171,30 @@ def test_a_lost_gpu(alice: Sandbox) -> None:
 
 @pytest.mark.full  # 40 s
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_an_epilog_of_the_site(alice: Sandbox, tmp_path: Path, nodes: int) -> None:
+def test_an_epilog_of_the_site(alice: Sandbox, plain_etc: Etc, nodes: int) -> None:
     """It keeps the job COMPLETING. The other node shows for how long; a job of one node has to wait for longer."""
-    etc = Etc(alice, tmp_path / "etc")
-    etc.settings(Epilog=etc.program("own_epilog", "sleep 1"))
-    etc.reconfigure()
-    try:
-        job = submit(alice, f"alone-epilog-{nodes}", nodes=nodes, retries=1, command=TRAIN)
-        job.until(lambda: job.log.count("attempt 0") == nodes + 1, "both ranks run")
-        alice.break_node("n1", "gpu-missing")
-        assert job.end() == "COMPLETED", job.log
-    finally:
-        etc.put_back()
+    plain_etc.settings(Epilog=plain_etc.program("own_epilog", "sleep 1"))
+    plain_etc.reconfigure()
+    job = submit(alice, f"alone-epilog-{nodes}", nodes=nodes, retries=1, command=TRAIN)
+    job.until(lambda: job.log.count("attempt 0") == nodes + 1, "both ranks run")
+    alice.break_node("n1", "gpu-missing")
+    assert job.end() == "COMPLETED", job.log
     (seconds,) = re.findall(r"the job may start again in (\d+) s", job.log)
     assert (int(seconds) == 20) if nodes == 1 else (4 <= int(seconds) <= 9)
     assert job.wait_s < jobs.OWN_WAIT_S
 
 
 @pytest.mark.full  # 20 s
-def test_beside_a_sites_own_job_submit(alice: Sandbox, tmp_path: Path) -> None:
+def test_beside_a_sites_own_job_submit(alice: Sandbox, plain_etc: Etc) -> None:
     """It replaces each job's comment, which had the request: the restarts of the spec count all the same."""
-    etc = Etc(alice, tmp_path / "etc")
     (alice.directory / "etc/slurm/job_submit.lua").write_text(REPLACES)
-    etc.settings(JobSubmitPlugins="lua")
-    etc.restart()
-    try:
-        job = submit(alice, "alone-lua", retries=1, command=TRAIN)
-        job.until(lambda: job.log.count("attempt 0") == 3, "both ranks run")
-        assert job.fields["Comment"] == "replaced"
-        alice.break_node("n1", "gpu-missing")
-        assert job.end() == "COMPLETED", job.log
-    finally:
-        etc.put_back()
+    plain_etc.settings(JobSubmitPlugins="lua")
+    plain_etc.restart()
+    job = submit(alice, "alone-lua", retries=1, command=TRAIN)
+    job.until(lambda: job.log.count("attempt 0") == 3, "both ranks run")
+    assert job.fields["Comment"] == "replaced"
+    alice.break_node("n1", "gpu-missing")
+    assert job.end() == "COMPLETED", job.log
     assert [line["action"] for line in job.attempts] == ["requeue", "finish"]
     assert job.fields["ExcNodeList"] == "n1"
 

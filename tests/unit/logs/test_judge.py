@@ -157,10 +157,14 @@ def test_a_line_that_points_elsewhere() -> None:
 
 
 def test_a_root_whose_rank_is_not_written() -> None:
-    """The launcher says who ended first; a line that several ranks wrote is nobody's."""
+    """The launcher says who ended first; of lines of several ranks, only if a signal ended one rank alone."""
     ends = {2: Ended(1, "n2", first=True)}
     assert judge.cause([event(OWN)], ends, {2: "n2"}).ranks == (2,)
-    assert judge.cause([event(OWN, 1), event(OWN, 2)], ends, {2: "n2"}).ranks == ()
+    several = [event(OWN, 1), event(OWN, 2)]
+    assert judge.cause(several, ends, {2: "n2"}).ranks == ()
+    found = judge.cause(several, {**FOUR, 2: Ended(-9, "n2", first=True)}, WHERE)
+    assert (found.ranks, found.nodes) == ((2,), ("n2",))
+    assert judge.cause(several, {**FOUR, 0: Ended(-9, "n1"), 2: Ended(-9, "n2", first=True)}, WHERE).ranks == ()
     assert judge.cause([event(OWN, 1), event(OWN, 2, rank=2)], ends, {2: "n2"}).ranks == (2,)
 
 

@@ -22,7 +22,8 @@ def event(signature: Any, offset: int, node: str = "", *, time: float | None = N
 
 def test_the_line_that_names_the_node() -> None:
     """It is next to the cause, and not a line that accuses another node, or is far away."""
-    assert judge.cause([event(CLOSED, 0, "n9"), event(HEAD, 100, "n2"), event(CRASH, 150)]).nodes == ("n2",)
+    named = [event(CLOSED, 0, "n9"), event(HEAD, 100, "n2"), event(CRASH, 150)]
+    assert judge.cause(named).nodes == judge.cause([*named, event(HEAD, 160)]).nodes == ("n2",)
     assert judge.cause([event(HEAD, 0, "n2"), event(CRASH, ranking.NEXT + 1)]).nodes == ()
 
 
