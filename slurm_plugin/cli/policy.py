@@ -66,12 +66,14 @@ def test(
         here = submission.here(settings)
         specs = load_specs(data, job_file, own, flags_if_it_can_say)
         jobs = [submission.build(spec, here, spec_name(job_file)) for spec in specs]
-    rules_here = config or lua_file or submit_config.DEFAULT_PATH.exists()
-    if not rules_here and plugin_command.is_plain(settings.command, connect):
+    plain = lua_file is None and plugin_command.is_plain(settings.command, connect)
+    if plain and not (config or submit_config.DEFAULT_PATH.exists()):
         words = f"{plugin_command.NOT_INSTALLED}: no rule applies, and no restart is granted"
         nothing = {"verdict": "accepted", "user": user or own_name(), "changes": [], "messages": [words]}
         click.echo(json.dumps({**nothing, "log": []}) if as_json else f"accepted\n  {words}")
         return 0
+    if plain:
+        click.echo(f"{plugin_command.NOT_INSTALLED}: these rules do not apply yet", err=True)
     text = lua_file.read_text(errors="surrogateescape") if lua_file else lua.job_submit(settings)
     name = user or own_name()
     rules = None if lua_file or _uid(name) == 0 else policy_language.compiled(settings.policy)

@@ -86,6 +86,12 @@ def test_the_page(alice: Sandbox) -> None:
     assert litter == ""
 
 
+def test_no_example_is_left_out() -> None:
+    """The page runs two, and test_without_admin_jobs the search."""
+    of_the_page = re.findall(r"example ([\w-]+) >", PAGE.read_text(encoding="utf-8"))
+    assert {*EXAMPLES, *of_the_page, "search"} == {path.stem for path in (ROOT / "examples").glob("*.yaml")}
+
+
 @pytest.mark.full  # 30 s
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples(alice: Sandbox, name: str) -> None:

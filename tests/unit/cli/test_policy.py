@@ -130,7 +130,7 @@ def test_submit_says_it_first(
 def test_without_an_installation(
     job_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where no admin has installed slurm_plugin, and there is no site file, nothing is granted."""
+    """Where no admin has installed slurm_plugin, nothing is granted; the rules of a site file do not apply yet."""
     monkeypatch.delenv(CONFIG, raising=False)
     monkeypatch.setattr(submit_config, "DEFAULT_PATH", tmp_path / "none.yaml")
     plain = FakeSlurm()
@@ -143,3 +143,6 @@ def test_without_an_installation(
     )
     assert main(["policy", "test", "--json", "--user", "ada", str(job_file)]) == 0
     assert json.loads(capsys.readouterr().out)["changes"] == []
+    monkeypatch.setattr(submit_config, "DEFAULT_PATH", job_file.with_name("site.yaml"))
+    assert main(["policy", "test", "--user", "ada", str(job_file)]) == 0
+    assert capsys.readouterr().err.startswith(f"{plugin_command.NOT_INSTALLED}: these rules do not apply yet\n")
