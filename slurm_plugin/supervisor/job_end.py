@@ -15,7 +15,7 @@ from slurm_plugin.slurm.calls import Patience
 from slurm_plugin.supervisor import queries
 from slurm_plugin.supervisor.decide import Action
 from slurm_plugin.supervisor.log import say
-from slurm_plugin.supervisor.requeue import by_owner, granted
+from slurm_plugin.supervisor.requeue import by_owner, with_grant
 from slurm_plugin.supervisor.run import Run
 
 KILL_WAIT_S: Final = (
@@ -81,7 +81,7 @@ def requeue(
             # its next run then get no GPU ("Invalid generic resource"). Without --no-kill Slurm ends this process
             # during the wait.
             if not alone:  # the mark is for the controller's worker
-                patience.ask(lambda: granted.mark(door, run.job_id, *told, moved=moved), repeatable=True)
+                patience.ask(lambda: with_grant.mark(door, run.job_id, *told, moved=moved), repeatable=True)
             say(f"waiting until Slurm has noticed that {nodelist.fold(lost)} is gone")
             pause = by_owner.until_sigterm if alone else time.sleep
             queries.until_gone(door, run.job_id, tuple(lost), run.restart, sleep=pause)
@@ -90,7 +90,9 @@ def requeue(
             more = (run.restart, without, by_owner.tasks_of(plan))
             patience.ask(lambda: by_owner.requeue(door, run.job_id, *more), repeatable=True)
             return
-        patience.ask(lambda: granted.requeue(door, run.job_id, *told, grow=action.grow, moved=moved), repeatable=True)
+        patience.ask(
+            lambda: with_grant.requeue(door, run.job_id, *told, grow=action.grow, moved=moved), repeatable=True
+        )
     except (SlurmError, ValueError) as error:
         say(f"could not requeue: {error}")
         return

@@ -27,7 +27,7 @@ from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.preparation import lifecycle
 from slurm_plugin.supervisor.requeue import by_owner
-from slurm_plugin.supervisor.requeue.granted import takes_changes
+from slurm_plugin.supervisor.requeue.with_grant import takes_changes
 from slurm_plugin.supervisor.run import Run
 from slurm_plugin.supervisor.share.process import share_process
 

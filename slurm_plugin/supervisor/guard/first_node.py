@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hostfiles import nodelist
 from slurm_plugin.records import grant
 from slurm_plugin.slurm import Slurm, SlurmError
-from slurm_plugin.supervisor.requeue import by_owner, granted
+from slurm_plugin.supervisor.requeue import by_owner, with_grant
 
 FIRST_NODE_CHECK_S = 15.0
 FIRST_NODE_CHECKS = 240  # an hour: SlurmdTimeout is minutes
@@ -61,7 +61,7 @@ def requeue_orphan(
                     by_owner.requeue_orphan(door, job, first, plan)
                     return True
                 try:
-                    return granted.requeue(door, job_id, restart, (first,))
+                    return with_grant.requeue(door, job_id, restart, (first,))
                 except ValueError:  # a user edited the comment: no mark, but Slurm knows that the node is down
                     door.requeue(job_id)
                     return True

@@ -4,7 +4,7 @@ import pytest
 
 from slurm_plugin.records import token
 from slurm_plugin.slurm import SlurmAwayError, SlurmError
-from slurm_plugin.supervisor.requeue.granted import mark, requeue, takes_changes
+from slurm_plugin.supervisor.requeue.with_grant import mark, requeue, takes_changes
 from tests import fakes
 from tests.fakes import job
 
