@@ -21,6 +21,8 @@ from slurm_plugin.logs.source import NEAR, LogFile
 MOST: Final = 60  # lines that are looked at
 OTHERS: Final = 10  # other lines that may follow an error if the program is known to have failed
 WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
+SHELL_WENT_ON: Final = 40  # lines after an error of a shell, the last LAST of them without a complaint
+LAST: Final = 5
 STEPS: Final = 3  # steps after an exception: the same
 # A shell says this and goes on with the next command.
 _SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
@@ -68,8 +70,19 @@ def survived(
         if any(each.signature.failure == "gpu_oom" for each in events):  # PyTorch may print a table after it
             texts = [lines.read(raw).text for raw in after.split(b"\n")[1:]]
             return any(each.pattern.search(text) for text in texts for each in progress)
-        return after.count(b"\n") >= WENT_ON or _goes_on(event, after, progress)
+        return after.count(b"\n") >= WENT_ON or _goes_on(event, after, progress) or _shell_went_on(after, events)
     return False
+
+
+def _shell_went_on(after: bytes, events: Sequence[Event]) -> bool:
+    """Return whether much follows an error of a shell, and nothing else looks like a failure."""
+    said = after.split(b"\n")[1:]
+    if len(said) <= SHELL_WENT_ON or any(
+        each.signature.id not in _SHELL and each.signature.role not in ("noise", "teardown") for each in events
+    ):
+        return False
+    last = [lines.read(raw).text for raw in said[-LAST - 1 :]]
+    return not any(_COMPLAINT.search(text) and not _GOOD.search(text) for text in last)
 
 
 def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:

@@ -8,10 +8,10 @@ LONGEST: Final = 4000  # characters of a line that are looked at
 # Escape sequences (ECMA-48, 5.4 and 5.6), and control characters other than tabs.
 ESCAPE: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 _ESCAPES = re.compile(ESCAPE + r"|[\x00-\x08\x0b-\x1f\x7f]")
-# What launchers put before a line, and the rank in it. Horovod lists the tensors that a rank did not send after its
-# number.
+# What launchers put before a line, and the rank in it. torchrun knows the local rank alone, so PyTorch's own prefix
+# counts, if there is one. Horovod lists the tensors that a rank did not send after its number.
 _PREFIXES = re.compile(
-    r"\s*(?:\[default(\d{1,6})\]:|\[rank(\d{1,6})\]:|\[(?:\d+,)?(\d{1,6})\]<std\w+>:?"
+    r"\s*(?:(?:\[default\d{1,6}\]:)?\[rank(\d{1,6})\]:|\[default(\d{1,6})\]:|\[(?:\d+,)?(\d{1,6})\]<std\w+>:?"
     r"|(\d{1,6}): (?!\[[\w./]*(?i:reduce|gather|broadcast|alltoall|barrier)[\w./]*[],]))\s?"
 )
 _TAGS = re.compile(r"\[\d+,\d+\]<std\w+>:")  # mpirun puts one before each write, also within a line

@@ -93,4 +93,7 @@ def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:
     """The batch script went on, and nothing else failed; without the lines after it, it is the cause."""
     wrong = "ERROR: Unable to locate a modulefile for 'cuda'\n"
     assert found(wrong + "step 4 loss 0.2\n" * 300, tmp_path)[0] == "none"
-    assert found(wrong, tmp_path)[0] == "import_env"
+    assert found(wrong + "rows: 3\n" * 60, tmp_path)[0] == "none"
+    for end in ("", "rows: 3\n" * 20, "rows: 3\n" * 60 + "cannot start\n"):
+        assert found(wrong + end, tmp_path)[0] == "import_env", end
+    assert found(wrong + "rows: 3\n" * 60, tmp_path, Known(code=1))[0] == "import_env"

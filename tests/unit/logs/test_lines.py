@@ -9,6 +9,7 @@ from slurm_plugin.logs import lines
     ("raw", "rank", "text"),
     [
         (b"[default3]:ValueError: x", 3, "ValueError: x"),
+        (b"[default0]:[rank12]:[E817 17:40:34] x", 12, "[E817 17:40:34] x"),
         (b"[rank0]: ValueError: x", 0, "ValueError: x"),
         (b"[1,12]<stderr>:ValueError: x", 12, "ValueError: x"),
         (b"3: ValueError: x", 3, "ValueError: x"),
