@@ -98,9 +98,9 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
     if rank is None and (rank := by_pid(best, ended, nodes)) is not None:
         node = node or nodes.get(rank, "")
     failed = [each.code for each in ended.values() if each.code not in (0, -signal.SIGTERM)]
-    one = sum(each.signature is signature and each.rank is None for each in same) == 1
-    one = one or (len(failed) == 1 and failed[0] < 0)  # what all ranks raise is no signal
-    if rank is None and signature.failure not in _WITHOUT_RANK and one:
+    alone = len(failed) == 1 and failed[0] < 0  # a signal ended one rank: what all ranks raise is no signal
+    once = sum(each.signature is signature and each.rank is None for each in same) == 1
+    if rank is None and signature.failure not in _WITHOUT_RANK and (once or alone):
         there = {number: each for number, each in ended.items() if node in ("", nodes.get(number))}
         rank = next(iter(ranks)) if len(ranks) == 1 else None if ranks else endings.first(there)
         node = node or ("" if rank is None else nodes.get(rank, ""))
