@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 # and `turn-PID` when another descriptor can be read. The alarm ends a forgotten guard.
 GUARD = """
 import functools, os, select, signal, sys, types
-from slurm_plugin.supervisor.guard import turn
+from slurm_plugin.supervisor.guard import fencing
 from slurm_plugin.supervisor.guard import server
 from slurm_plugin.supervisor.main import main
 def clock():
@@ -41,7 +41,7 @@ def wait(read, write, extra, seconds):
 signal.alarm(3000)
 server.Guard = functools.partial(server.Guard, clock=clock)
 server.select = types.SimpleNamespace(select=wait)
-server.MOST_BYTES, server.WIPE_S, turn.LOOK_S = {most_bytes}, {ages}, 0.02
+server.MOST_BYTES, server.WIPE_S, fencing.LOOK_S = {most_bytes}, {ages}, 0.02
 sys.exit(main(sys.argv[1:], dict))
 """
 # Start the tasks of all nodes on this machine, copy stdin to each, and end when all have ended. If there is a file

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 OURS = ".slurm_plugin"
 ATTEMPTS = "attempts.jsonl"
-TURN = "turn"  # the run that may write now, see slurm_plugin.supervisor.guard.turn
+TURN = "turn"  # the run that may write now, see slurm_plugin.supervisor.guard.fencing
 SPEC = "job.yaml"
 SCRIPT = "job.sh"
 MOST_SCRIPT_BYTES = 4 << 20  # slurm.conf's max_script_size

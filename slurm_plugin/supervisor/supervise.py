@@ -21,7 +21,7 @@ from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.supervisor import any_of, attempt_record, hold, job_end, log, queries, script
 from slurm_plugin.supervisor.attempt import ENDED_BY_SLURM, Attempts, Surroundings
 from slurm_plugin.supervisor.decide import Action, Attempt, Health, Phase, Wish, decide
-from slurm_plugin.supervisor.guard import turn
+from slurm_plugin.supervisor.guard import fencing
 from slurm_plugin.supervisor.guard.nodes import Nodes
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
@@ -94,7 +94,7 @@ class Supervisor:
 
     def _first_attempt(self, restart: int) -> int:
         """Return the number of this run's first attempt. An earlier run whose script never began counts as one."""
-        turns, attempt = turn.taken(self.files, self.cluster)
+        turns, attempt = fencing.taken(self.files, self.cluster)
         if self.plan.trial:  # after those of the task's earlier trials
             earlier = attempt_record.next_number(self._history(all_trials=True))
             return max(restart, earlier, attempt + max(restart - turns, 1) if 0 <= turns <= restart else 0)
@@ -236,10 +236,10 @@ class Supervisor:
 
     def _take_turn(self) -> bool:
         """Write this run into `turn`, so that it may write the job's files. Return False if a later run has done so."""
-        if turn.taken(self.files, self.cluster)[0] > self.run.restart:
+        if fencing.taken(self.files, self.cluster)[0] > self.run.restart:
             return False
         try:
-            turn.take(self.files, self.run.restart, self.run.attempt, self.cluster)
+            fencing.take(self.files, self.run.restart, self.run.attempt, self.cluster)
         except OSError as error:
             say(f"could not say that it is this run's turn: {error}")
         return True
@@ -286,7 +286,7 @@ class Supervisor:
         say(f"attempt {run.attempt} of job {run.job_id} on {where}: restarted because {reason or 'Slurm did'}")
         if grant.WENT_DOWN in given.last:  # old ranks may still write: their guards end them when `turn` names this run
             self._take_turn()
-            self.launcher.pause(turn.WAIT_S)
+            self.launcher.pause(fencing.WAIT_S)
         return reason
 
     def _restarts_left(self, nodes: Mapping[str, Health]) -> tuple[int, Mapping[str, Health]]:

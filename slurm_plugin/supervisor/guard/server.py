@@ -33,7 +33,7 @@ from hostfiles import nodelist
 from prechecks import boot_state
 from slurm_plugin.records import node_directory, node_drains, site_settings
 from slurm_plugin.slurm import connect
-from slurm_plugin.supervisor.guard import barrier, first_node, processes, sampler, turn
+from slurm_plugin.supervisor.guard import barrier, fencing, first_node, processes, sampler
 from slurm_plugin.supervisor.requeue import by_owner
 
 LINE = sampler.LINE
@@ -63,7 +63,7 @@ class Guard:
     above: int = 0  # the parent of that process: Slurm's, or the worker of an experiment
     index: int = 0
     nodes: int = 1
-    cluster: str = ""  # the name of the cluster, for `turn`
+    cluster: str = ""  # the name of the cluster, for `fencing`
     clock: Callable[[], float] = time.monotonic
     lease_ends: float | None = None  # None until the first beat: no rank runs before that beat
     ended: bool = False  # whether stdin is at its end
@@ -131,16 +131,16 @@ class Guard:
     def _read_turn(self) -> None:
         """Read the watcher's byte. End the ranks if a later run has begun. Replace a watcher that has died."""
         word = os.read(self.watch, 1)
-        if word == turn.SEEN:
+        if word == fencing.SEEN:
             self.turn_seen = True
             return
         os.close(self.watch)
         self.watch = -1
-        if word == turn.LOST:
+        if word == fencing.LOST:
             self._end_ranks()
             self._say("turn", self.restart)
         else:
-            self.watch = turn.watched(self.directory, self.restart, self.cluster, seen=self.turn_seen)
+            self.watch = fencing.watched(self.directory, self.restart, self.cluster, seen=self.turn_seen)
 
     def _wait_s(self) -> float | None:
         if self.lease_ends is None:
@@ -211,7 +211,7 @@ class Guard:
 
     def _beat(self, number: int, sent: float, *, renews: bool = True) -> None:
         if self.lease_ends is None and self.first:
-            self.watch = turn.watched(self.directory, self.restart, self.cluster)
+            self.watch = fencing.watched(self.directory, self.restart, self.cluster)
         now = self.clock()
         self.apart.append(now - sent)
         # Beats that queued up during a network cut arrive late. They do not show that the supervisor is alive now.

@@ -9,55 +9,55 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.supervisor.guard import turn
+from slurm_plugin.supervisor.guard import fencing
 from tests.waiting import HANG_S, until
 
 
 def test_take(tmp_path: Path) -> None:
     """The last run that took the turn counts. Without one there is no turn."""
-    assert turn.taken(tmp_path) == (-1, -1)
-    turn.take(tmp_path, 0, 0)
-    turn.take(tmp_path, 1, 4)
-    assert turn.taken(tmp_path) == turn.taken(str(tmp_path)) == (1, 4)
-    assert [path.name for path in tmp_path.iterdir()] == [turn.TURN]
+    assert fencing.taken(tmp_path) == (-1, -1)
+    fencing.take(tmp_path, 0, 0)
+    fencing.take(tmp_path, 1, 4)
+    assert fencing.taken(tmp_path) == fencing.taken(str(tmp_path)) == (1, 4)
+    assert [path.name for path in tmp_path.iterdir()] == [fencing.TURN]
 
 
 def test_another_clusters(tmp_path: Path) -> None:
     """Another cluster may have a job with this id in the same directory. A file without a cluster counts as ours."""
-    turn.take(tmp_path, 3, 4, "theirs")
-    assert turn.taken(tmp_path, "ours") == (-1, -1)
-    assert turn.taken(tmp_path, "theirs") == turn.taken(tmp_path) == (3, 4)
-    turn.take(tmp_path, 1, 2)
-    assert turn.taken(tmp_path, "ours") == (1, 2)
-    turn.take(tmp_path, 1, 2, "two words ")
-    assert turn.taken(tmp_path, "two words ") == (1, 2)
+    fencing.take(tmp_path, 3, 4, "theirs")
+    assert fencing.taken(tmp_path, "ours") == (-1, -1)
+    assert fencing.taken(tmp_path, "theirs") == fencing.taken(tmp_path) == (3, 4)
+    fencing.take(tmp_path, 1, 2)
+    assert fencing.taken(tmp_path, "ours") == (1, 2)
+    fencing.take(tmp_path, 1, 2, "two words ")
+    assert fencing.taken(tmp_path, "two words ") == (1, 2)
 
 
 def test_a_file_that_is_not_ours(tmp_path: Path) -> None:
     """The directory is the user's: other contents are ignored, and stop no job."""
     for text in ("", "1", "1 b c", "a b"):
-        (tmp_path / turn.TURN).write_text(text)
-        assert turn.taken(tmp_path) == (-1, -1), text
+        (tmp_path / fencing.TURN).write_text(text)
+        assert fencing.taken(tmp_path) == (-1, -1), text
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     """A link, a directory and a pipe without a writer block no reader."""
-    path = tmp_path / turn.TURN
+    path = tmp_path / fencing.TURN
     (tmp_path / "elsewhere").write_text("5 5")
     path.symlink_to(tmp_path / "elsewhere")
-    assert turn.taken(tmp_path) == (-1, -1)
+    assert fencing.taken(tmp_path) == (-1, -1)
     path.unlink()
     path.mkdir()
-    assert turn.taken(tmp_path) == (-1, -1)
+    assert fencing.taken(tmp_path) == (-1, -1)
     path.rmdir()
     os.mkfifo(path)
-    assert turn.taken(tmp_path) == (-1, -1)
+    assert fencing.taken(tmp_path) == (-1, -1)
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     """The caller gets the error."""
     with pytest.raises(OSError, match="No such file"):
-        turn.take(tmp_path / "gone", 0, 0)
+        fencing.take(tmp_path / "gone", 0, 0)
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def watched(directory: Path, restart: int, cluster: str = "") -> Iterator[tuple[
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fork", noted)
-        fd = turn.watched(str(directory), restart, cluster)
+        fd = fencing.watched(str(directory), restart, cluster)
     (pid,) = pids
     try:
         yield fd, pid
@@ -95,47 +95,47 @@ def silent(fd: int) -> bool:
 
 def test_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later run is reported. This run's own attempts, and an older run's late write, are not."""
-    monkeypatch.setattr(turn, "LOOK_S", 0.02)
-    turn.take(tmp_path, 1, 1)
+    monkeypatch.setattr(fencing, "LOOK_S", 0.02)
+    fencing.take(tmp_path, 1, 1)
     with watched(tmp_path, 2) as (fd, _):
-        turn.take(tmp_path, 2, 2)
-        assert told(fd) == turn.SEEN
-        turn.take(tmp_path, 2, 3)
+        fencing.take(tmp_path, 2, 2)
+        assert told(fd) == fencing.SEEN
+        fencing.take(tmp_path, 2, 3)
         assert silent(fd)
-        turn.take(tmp_path, 3, 3)
-        assert told(fd) == turn.LOST
+        fencing.take(tmp_path, 3, 3)
+        assert told(fd) == fencing.LOST
 
 
 def test_a_number_from_before_is_no_later_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This run has not taken the turn: only later writes count."""
-    monkeypatch.setattr(turn, "LOOK_S", 0.02)
-    turn.take(tmp_path, 9, 12)
+    monkeypatch.setattr(fencing, "LOOK_S", 0.02)
+    fencing.take(tmp_path, 9, 12)
     with watched(tmp_path, 2) as (fd, _):
         assert silent(fd)
 
 
 def test_a_later_number_of_another_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never reported."""
-    monkeypatch.setattr(turn, "LOOK_S", 0.02)
-    turn.take(tmp_path, 2, 2, "ours")
+    monkeypatch.setattr(fencing, "LOOK_S", 0.02)
+    fencing.take(tmp_path, 2, 2, "ours")
     with watched(tmp_path, 2, "ours") as (fd, _):
-        assert told(fd) == turn.SEEN
-        turn.take(tmp_path, 3, 3, "theirs")
+        assert told(fd) == fencing.SEEN
+        fencing.take(tmp_path, 3, 3, "theirs")
         assert silent(fd)
-        turn.take(tmp_path, 3, 3, "ours")
-        assert told(fd) == turn.LOST
+        fencing.take(tmp_path, 3, 3, "ours")
+        assert told(fd) == fencing.LOST
 
 
 def test_what_others_put_there_is_no_word_of_ours(tmp_path: Path) -> None:
     """In a directory that a group may write to."""
-    turn.take(tmp_path, 2, 3)
-    os.chown(tmp_path / turn.TURN, 20001, 20001)
-    assert turn.taken(tmp_path) == (-1, -1)
+    fencing.take(tmp_path, 2, 3)
+    os.chown(tmp_path / fencing.TURN, 20001, 20001)
+    assert fencing.taken(tmp_path) == (-1, -1)
 
 
 def test_who_looks_keeps_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its step would not end while the child keeps the output: a read on a hanging server may take forever."""
-    monkeypatch.setattr(turn, "LOOK_S", 3000.0)
+    monkeypatch.setattr(fencing, "LOOK_S", 3000.0)
     with watched(tmp_path, 0) as (fd, pid):
         until(lambda: {Path(f"/proc/{pid}/fd/{number}").readlink() for number in (0, 1, 2)} == {Path(os.devnull)})
         os.kill(pid, signal.SIGKILL)
@@ -144,11 +144,11 @@ def test_who_looks_keeps_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_who_looks_ends_with_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no turn then."""
-    monkeypatch.setattr(turn, "LOOK_S", 0.02)
+    monkeypatch.setattr(fencing, "LOOK_S", 0.02)
     read, write = os.pipe()
     guard = os.fork()
     if not guard:
-        turn.watched(str(tmp_path), 0)  # its child has `write` too
+        fencing.watched(str(tmp_path), 0)  # its child has `write` too
         os._exit(0)
     os.close(write)
     try:
