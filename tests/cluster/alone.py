@@ -20,7 +20,6 @@ VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 def install(box: Sandbox, directory: Path) -> None:
     """Give alice an environment with the wheel, which is built in `directory`, and with the checkout's PyTorch."""
-    (box.directory / "etc/slurm/slurm_plugin.yaml").unlink()
     venv = box.home("alice") / "venv"
     wheels.install(wheels.built(directory), sys.executable, venv)
     command = venv / "bin/slurm-plugin"

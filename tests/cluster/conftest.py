@@ -56,6 +56,7 @@ def cluster(sandbox: Sandbox) -> Sandbox:
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """Yield a sandbox of five nodes without anything of slurm_plugin but the wheel in alice's home."""
     with running(new_directory(), hooks=False) as box:
+        (box.directory / "etc/slurm/slurm_plugin.yaml").unlink()
         alone.install(box, tmp_path_factory.mktemp("wheel"))
         yield box
 

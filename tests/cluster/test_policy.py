@@ -12,6 +12,7 @@ from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.site.lua import job_submit
 from slurm_plugin.spec.policy_language import Policy
+from tests.cluster import alone
 from tests.cluster.conftest import restore
 from tests.cluster.etc import Etc
 from tests.cluster.jobs import Job, reasons, workdir
@@ -92,6 +93,16 @@ def test_accepted_and_changed(cluster: Sandbox, etc: Etc) -> None:
     assert shown(cluster, job, "NumNodes", "AdminComment") == ["1-2", 'sp1:{"granted":1}']
     job = sbatch(cluster, "-pdebug", "-N2", "-t60", "--comment=mine").stdout.strip()
     assert shown(cluster, job, "TimeLimit", "NumNodes", "Comment") == ["01:00:00", "2", "mine"]
+
+
+@pytest.mark.full  # 30 s
+def test_a_users_own_environment(cluster: Sandbox, etc: Etc, tmp_path: Path) -> None:
+    """She submits with the wheel in her home. The nodes run the site's program, and the site grants no restart."""
+    alone.install(cluster, tmp_path)
+    etc.lua(lua(rules=[{"name": "none", "limit": {"retries": 0}}]))
+    job = alone.submit(cluster, "own-environment", retries=2, unconditional="yes", command="bash -c 'exit 5'")
+    assert job.end() == "FAILED"
+    assert (job.grant.granted, job.fields["Restarts"], len(job.attempts)) == (0, "0", 1), job.log
 
 
 def test_refused(cluster: Sandbox, etc: Etc) -> None:
