@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
+from tests.cluster import alone
 from tests.cluster.jobs import OPEN_MPI, Job, submit
 from tests.cluster.programs import OTHER_ROOT, PYTHON, plain_job, program
 
@@ -79,6 +80,19 @@ def test_every_rank_is_where_our_file_puts_it(cluster: Sandbox) -> None:
         assert [line for line in job.log.splitlines() if not line.startswith("[slurm_plugin]")] == []
         launcher = "mpiexec.hydra" if launch == "node" else "srun"
         assert any(line.startswith(f"[slurm_plugin] launch: {launcher} ") for line in job.log.splitlines())
+
+
+@OURS
+@pytest.mark.full  # 20 s
+@pytest.mark.parametrize("mode", LIBRARY)
+def test_without_an_admin(alice: Sandbox, mode: str) -> None:
+    """The library's own launcher starts its ranks where alice's own installation says."""
+    command = f"/sandbox/venv/bin/python {program(alice, 'mpi-ranks.py', RANKS)}"
+    fields = {"nodes": 2, "accelerators": {"gpu": 2}, "command": command, "launch": "node"}
+    job = alone.submit(alice, f"alone-{mode}", mode=mode, env=environment(alice, mode), **fields)
+    assert job.end() == "COMPLETED", job.log
+    assert found(job) == {"library": LIBRARY[mode], "hosts": EIGHT[:4], "total": 10}
+    assert "[slurm_plugin] launch: mpiexec.hydra " in job.log
 
 
 @pytest.mark.full  # 10 s for each MPI
