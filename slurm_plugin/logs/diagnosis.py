@@ -68,7 +68,7 @@ def of_files(
     `names`: how people know files that are copies. `told` is called with the size of each block that was read.
     """
     known = known or Known()
-    scanner = Scanner(signatures, deadline=time.monotonic() + deadline_s if deadline_s else 0.0)
+    scanner = Scanner(signatures, deadline=time.monotonic() + deadline_s if deadline_s else 0.0, ranks_of=known.ranks())
     ends: dict[int, endings.Ended] = {}
     said: dict[int, Source] = {}  # the log that says so
     files: dict[str, LogFile] = {}

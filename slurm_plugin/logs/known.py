@@ -70,6 +70,10 @@ class Known(NamedTuple):
     job: str = ""  # its number or name: the advice names it
     oom: bool = False  # whether Slurm saw the out-of-memory killer in the job's cgroup
 
+    def ranks(self) -> Mapping[str, Sequence[int]]:
+        """Return the ranks of each node, in order."""
+        return {node: sorted(rank for rank, name in self.nodes.items() if name == node) for node in self.nodes.values()}
+
 
 def weighed(cause: Cause, known: Known, nodes: Mapping[int, str] | None = None) -> Cause:
     """Return the cause with what is known beside the log. `nodes` has the node of each rank."""

@@ -11,7 +11,7 @@ _ESCAPES = re.compile(ESCAPE + r"|[\x00-\x08\x0b-\x1f\x7f]")
 # What launchers put before a line, and the rank in it. torchrun knows the local rank alone, so PyTorch's own prefix
 # counts, if there is one. Horovod lists the tensors that a rank did not send after its number.
 _PREFIXES = re.compile(
-    r"\s*(?:(?:\[default\d{1,6}\]:)?\[rank(\d{1,6})\]:|\[default(\d{1,6})\]:|\[(?:\d+,)?(\d{1,6})\]<std\w+>:?"
+    r"\s*(?:(?:\[default\d{1,6}\]:)?\[rank(\d{1,6})\]:|\[default(?P<local>\d{1,6})\]:|\[(?:\d+,)?(\d{1,6})\]<std\w+>:?"
     r"|(\d{1,6}): (?!\[[\w./]*(?i:reduce|gather|broadcast|alltoall|barrier)[\w./]*[],]))\s?"
 )
 _TAGS = re.compile(r"\[\d+,\d+\]<std\w+>:")  # mpirun puts one before each write, also within a line
@@ -35,6 +35,7 @@ class Line(NamedTuple):
 
     text: str
     rank: int | None
+    local: bool = False  # whether it is the rank on its node
 
 
 def shown(raw: bytes) -> str:
@@ -48,7 +49,8 @@ def shown(raw: bytes) -> str:
 def unlabelled(text: str) -> Line:
     """Return the text without the prefix that a launcher gave it, and the rank in the prefix."""
     if found := _PREFIXES.match(text):
-        return Line(_TAGS.sub("", text[found.end() :]), int(next(filter(None, found.groups()))))
+        rank = int(next(filter(None, found.groups())))
+        return Line(_TAGS.sub("", text[found.end() :]), rank, local=found["local"] is not None)
     return Line(text, None)
 
 

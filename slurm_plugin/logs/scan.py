@@ -32,6 +32,7 @@ _FORMS: Final = bytes(
 _ESCAPES = re.compile(lines.ESCAPE.encode())
 _WORD = re.compile("[a-z0_]+")
 _BESIDE: Final = frozenset({"progress", "last"})  # roles of signatures that are looked for elsewhere
+_NONE: Final[Mapping[str, Sequence[int]]] = {}
 Pairs = Sequence[tuple[str, Sequence[int]]]  # the form of a literal, and the numbers of its signatures
 
 
@@ -68,9 +69,11 @@ class Event(NamedTuple):
 class Scanner:
     """Looks for signatures in one source after the other."""
 
-    def __init__(self, signatures: Sequence[Signature], *, deadline: float = 0.0) -> None:
-        """Begin. `deadline`, of time.monotonic(), ends the reading early; 0: none."""
-        self.deadline = deadline
+    def __init__(
+        self, signatures: Sequence[Signature], *, deadline: float = 0.0, ranks_of: Mapping[str, Sequence[int]] = _NONE
+    ) -> None:
+        """Begin. `deadline`, of time.monotonic(), ends the reading early; 0: none. `ranks_of`: of each known node."""
+        self.deadline, self._ranks_of = deadline, ranks_of
         self.events: list[Event] = []
         self.cut = False  # whether the deadline came
         self._forms = _Forms(tuple(signatures))
@@ -149,6 +152,9 @@ class Scanner:
         if line.text.startswith(lines.OURS):  # it repeats the evidence, or is about slurm_plugin's own files
             return
         host = lines.HOST.match(line.text)
+        if line.local and len(self._ranks_of) > 1:
+            own = self._ranks_of.get(source.node, ())
+            line = line._replace(rank=own[line.rank] if line.rank is not None and line.rank < len(own) else None)
         speaker = source.rank if line.rank is None else line.rank
         for signature in candidates:
             noise = signature.role == "noise"

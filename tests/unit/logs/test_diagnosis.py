@@ -121,6 +121,21 @@ def test_error_files_that_torchrun_wrote_for_a_job(tmp_path: Path) -> None:
     assert (found.cause.failure, found.cause.ranks) == ("user_code", ())
 
 
+def test_a_local_rank_in_a_log_of_several_nodes(tmp_path: Path) -> None:
+    """It names no rank, and so no node, unless the log is that of one node. PyTorch's own prefix does."""
+    four = Known(nodes={0: "n1", 1: "n1", 2: "n2", 3: "n2"})
+    raised = "KeyError: 'tokens'\n"
+    for name, text, known, ranks in (
+        ("a", f"[default0]:{raised}", four, ()),
+        ("b", f"[default0]:[rank2]:{raised}", four, (2,)),
+        ("c", f"[default0]:{raised}", Known(nodes={0: "n1", 1: "n1"}), (0,)),
+        ("node1/slurm.out", f"[default0]:{raised}", Known(nodes={0: "node0", 1: "node0", 2: "node1"}), (2,)),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        assert of_files([tmp_path / name], library.load(), known=known).cause.ranks == ranks, name
+
+
 def test_what_is_known_beside_the_log(logs: Path) -> None:
     """It is part of the judgement: a rank that was killed, and Slurm saw why."""
     (logs / "run/attempt_0/2/stderr.log").write_text("")

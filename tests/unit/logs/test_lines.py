@@ -32,7 +32,7 @@ from slurm_plugin.logs import lines
 )
 def test_a_line(raw: bytes, rank: int | None, text: str) -> None:
     """Prefixes of launchers name the rank. What a terminal would not show is removed."""
-    assert lines.read(raw) == lines.Line(text, rank)
+    assert lines.read(raw) == lines.Line(text, rank, local=raw.startswith(b"[default3]"))
 
 
 def test_a_long_line() -> None:
