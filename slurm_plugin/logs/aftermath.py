@@ -24,6 +24,7 @@ WENT_ON: Final = 200  # lines after an exception, in a log without another sign 
 SHELL_WENT_ON: Final = 40  # lines after an error of a shell, the last LAST of them without a complaint
 LAST: Final = 5
 STEPS: Final = 3  # steps after an exception: the same
+_SAYS_NOTHING: Final = frozenset({"noise", "teardown"})  # roles of signatures
 # A shell says this and goes on with the next command.
 _SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
 _RETRIED: Final = b" will be retried"  # Ray says this of a task whose worker died
@@ -57,7 +58,7 @@ def survived(
     """Return whether the program caught this exception, and went on. `raised`: its exit code says that one ended it."""
     if not _is_harmless(event) or ends:
         return False
-    if any(each.signature.role not in ("noise", "teardown") and not _is_harmless(each) for each in events):
+    if any(each.signature.role not in _SAYS_NOTHING and not _is_harmless(each) for each in events):
         return False
     launchers = [each for each in files.values() if each.source.rank is None and each.path.name == "agent.log"]
     if launchers and (event.source.rank is not None or files[event.source.name] in launchers):
@@ -78,11 +79,15 @@ def _shell_went_on(after: bytes, events: Sequence[Event]) -> bool:
     """Return whether much follows an error of a shell, and nothing else looks like a failure."""
     said = after.split(b"\n")[1:]
     if len(said) <= SHELL_WENT_ON or any(
-        each.signature.id not in _SHELL and each.signature.role not in ("noise", "teardown") for each in events
+        each.signature.id not in _SHELL and each.signature.role not in _SAYS_NOTHING for each in events
     ):
         return False
     last = [lines.read(raw).text for raw in said[-LAST - 1 :]]
-    return not any(_COMPLAINT.search(text) and not _GOOD.search(text) for text in last)
+    return not any(map(_complains, last))
+
+
+def _complains(text: str) -> bool:
+    return bool(_COMPLAINT.search(text)) and not _GOOD.search(text)
 
 
 def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:
@@ -159,7 +164,7 @@ def _found(
         if signature := next((each for each in signatures if each.pattern.search(line.text)), None):
             rank = file.source.rank if line.rank is None else line.rank
             found = Event(signature, file.source, 0, offset, rank, file.source.node, None, line.text)
-        elif _SKIPPED.match(line.text) or (_COMPLAINT.search(line.text) and not _GOOD.search(line.text)):
+        elif _SKIPPED.match(line.text) or _complains(line.text):
             continue
         elif others and not found:
             others -= 1

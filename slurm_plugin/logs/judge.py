@@ -14,7 +14,7 @@ from slurm_plugin.logs import endings, ranking
 from slurm_plugin.logs.endings import Ended
 from slurm_plugin.logs.ranking import ENDINGS
 from slurm_plugin.logs.scan import Event
-from slurm_plugin.logs.signature import CLASSES
+from slurm_plugin.logs.signature import CLASSES, Signature
 
 CRASHES: Final = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL})
 # Of these no rank is the culprit.
@@ -97,10 +97,7 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
     rank, node = best.rank, _node_of(best, nodes)
     if rank is None and (rank := by_pid(best, ended, nodes)) is not None:
         node = node or nodes.get(rank, "")
-    failed = [each.code for each in ended.values() if each.code not in (0, -signal.SIGTERM)]
-    alone = len(failed) == 1 and failed[0] < 0  # a signal ended one rank: what all ranks raise is no signal
-    once = sum(each.signature is signature and each.rank is None for each in same) == 1
-    if rank is None and signature.failure not in _WITHOUT_RANK and (once or alone):
+    if rank is None and signature.failure not in _WITHOUT_RANK and _of_one_rank(signature, same, ended):
         there = {number: each for number, each in ended.items() if node in ("", nodes.get(number))}
         rank = next(iter(ranks)) if len(ranks) == 1 else None if ranks else endings.first(there)
         node = node or ("" if rank is None else nodes.get(rank, ""))
@@ -123,6 +120,16 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
         verdict,
         tuple(reversed(others.values())),
     )
+
+
+def _of_one_rank(signature: Signature, same: Sequence[Event], ended: Mapping[int, Ended]) -> bool:
+    """Return whether one rank wrote the lines of this signature: one line, or a signal ended one rank alone.
+
+    What all ranks raise ends none of them by a signal.
+    """
+    failed = [each.code for each in ended.values() if each.code not in (0, -signal.SIGTERM)]
+    once = sum(each.signature is signature and each.rank is None for each in same) == 1
+    return once or (len(failed) == 1 and failed[0] < 0)
 
 
 def _got_past(

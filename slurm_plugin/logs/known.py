@@ -72,7 +72,10 @@ class Known(NamedTuple):
 
     def ranks(self) -> Mapping[str, Sequence[int]]:
         """Return the ranks of each node, in order."""
-        return {node: sorted(rank for rank, name in self.nodes.items() if name == node) for node in self.nodes.values()}
+        found: dict[str, list[int]] = {}
+        for rank, node in sorted(self.nodes.items()):
+            found.setdefault(node, []).append(rank)
+        return found
 
 
 def weighed(cause: Cause, known: Known, nodes: Mapping[int, str] | None = None) -> Cause:

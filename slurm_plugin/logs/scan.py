@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from slurm_plugin.logs import lines
@@ -32,7 +33,6 @@ _FORMS: Final = bytes(
 _ESCAPES = re.compile(lines.ESCAPE.encode())
 _WORD = re.compile("[a-z0_]+")
 _BESIDE: Final = frozenset({"progress", "last"})  # roles of signatures that are looked for elsewhere
-_NONE: Final[Mapping[str, Sequence[int]]] = {}
 Pairs = Sequence[tuple[str, Sequence[int]]]  # the form of a literal, and the numbers of its signatures
 
 
@@ -70,7 +70,11 @@ class Scanner:
     """Looks for signatures in one source after the other."""
 
     def __init__(
-        self, signatures: Sequence[Signature], *, deadline: float = 0.0, ranks_of: Mapping[str, Sequence[int]] = _NONE
+        self,
+        signatures: Sequence[Signature],
+        *,
+        deadline: float = 0.0,
+        ranks_of: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         """Begin. `deadline`, of time.monotonic(), ends the reading early; 0: none. `ranks_of`: of each known node."""
         self.deadline, self._ranks_of = deadline, ranks_of

@@ -102,4 +102,4 @@ def sentences(form: Mapping[str, Any] | None) -> list[str]:
 def of_attempt(attempt: Mapping[str, Any]) -> Form | None:
     """Return an attempt's diagnosis."""
     form = attempt.get("diagnosis")
-    return form if isinstance(form, dict) else None
+    return form if form and isinstance(form, dict) else None

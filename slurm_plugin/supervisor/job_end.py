@@ -66,7 +66,8 @@ def requeue(
 
     `lost`: nodes that did not answer. `again`: the restarts inside allocations. `lines`: of attempts.jsonl in `files`.
     """
-    moved, patience, told = action.moved, Patience(queries.AWAY_S, say), (run.restart, action.leave_out, again)
+    patience = Patience(queries.AWAY_S, say)
+    request = with_grant.Request(run.restart, action.leave_out, again, moved=action.moved)
     try:
         job = patience.ask(lambda: door.job(run.job_id), repeatable=True)
         if alone := grant.is_alone(job, plan.retries):
@@ -81,7 +82,7 @@ def requeue(
             # its next run then get no GPU ("Invalid generic resource"). Without --no-kill Slurm ends this process
             # during the wait.
             if not alone:  # the mark is for the controller's worker
-                patience.ask(lambda: with_grant.mark(door, run.job_id, *told, moved=moved), repeatable=True)
+                patience.ask(lambda: with_grant.mark(door, run.job_id, request), repeatable=True)
             say(f"waiting until Slurm has noticed that {nodelist.fold(lost)} is gone")
             pause = by_owner.until_sigterm if alone else time.sleep
             queries.until_gone(door, run.job_id, tuple(lost), run.restart, sleep=pause)
@@ -90,9 +91,8 @@ def requeue(
             more = (run.restart, without, by_owner.tasks_of(plan))
             patience.ask(lambda: by_owner.requeue(door, run.job_id, *more), repeatable=True)
             return
-        patience.ask(
-            lambda: with_grant.requeue(door, run.job_id, *told, grow=action.grow, moved=moved), repeatable=True
-        )
+        request = request._replace(grow=action.grow)
+        patience.ask(lambda: with_grant.requeue(door, run.job_id, request), repeatable=True)
     except (SlurmError, ValueError) as error:
         say(f"could not requeue: {error}")
         return

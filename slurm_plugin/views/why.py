@@ -66,7 +66,7 @@ def of_job(
     known = history.complete(attempts, job, slurms=False)
     shown = tuple(map(history.sentence, known[-SHOWN_ATTEMPTS:]))
     again = held is None and job.state not in ENDED  # then the last failure is why it runs or waits again
-    failed = [each for each in known if diagnoses.of_attempt(each)][-1:] if again else known[-1:]
+    failed = [each for each in known if diagnoses.sentences(diagnoses.of_attempt(each))][-1:] if again else known[-1:]
     diagnosis = diagnoses.of_attempt(failed[0]) if failed else None
     causes = diagnoses.sentences(diagnosis)
     expected = not known and job.state in ENDED and not blamed and bool(token.find(job.comment))

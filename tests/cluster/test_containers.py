@@ -69,7 +69,7 @@ def contained(
 ) -> Job:
     """Submit a job in an image of alice's, with the function `by`.
 
-    The stand-ins that it needs are in a directory beside the image, which is the first of its PATH.
+    Its PATH begins with a directory of the stand-ins that it needs.
     """
     directory = workdir(box, name)
     said = {"runtime": "apptainer", **(container or {})}

@@ -61,7 +61,7 @@ def requeue_orphan(
                     by_owner.requeue_orphan(door, job, first, plan)
                     return True
                 try:
-                    return with_grant.requeue(door, job_id, restart, (first,))
+                    return with_grant.requeue(door, job_id, with_grant.Request(restart, (first,)))
                 except ValueError:  # a user edited the comment: no mark, but Slurm knows that the node is down
                     door.requeue(job_id)
                     return True

@@ -4,6 +4,8 @@ The job's token says which run requests the requeue and which nodes to leave out
 reads it, counts the restart, changes the job's nodes and lets it start (slurm_plugin.controller.requeue_worker).
 """
 
+from typing import NamedTuple
+
 from hostfiles import nodelist
 from slurm_plugin.records import token
 from slurm_plugin.slurm import Slurm, SlurmAwayError, SlurmError, releases
@@ -27,32 +29,31 @@ def takes_changes(door: Slurm, names: int, had: int) -> bool:
     )
 
 
-def mark(
-    door: Slurm,
-    job_id: int,
-    restart: int,
-    leave_out: tuple[str, ...],
-    again: int = 0,
-    *,
-    grow: bool = False,
-    moved: bool = False,
-) -> bool:
-    """Write this run, `again` and the nodes to leave out into the token of the job's comment.
+class Request(NamedTuple):
+    """What the worker on the controller reads of a requeue."""
 
-    `grow`: the job is requeued for more nodes. `moved`: the next run gets none of this run's nodes. Return False if a
-    later run has begun.
+    restart: int  # the run that ends
+    leave_out: tuple[str, ...]
+    again: int = 0  # restarts inside allocations
+    grow: bool = False  # whether the job is requeued for more nodes
+    moved: bool = False  # whether the next run gets none of this run's nodes
+
+
+def mark(door: Slurm, job_id: int, request: Request) -> bool:
+    """Write the request into the token of the job's comment. Return False if a later run has begun.
 
     Raise SlurmAwayError, and ValueError for a comment without a token.
     """
     job = door.job(job_id)
-    if job.restarts > restart:
+    if job.restarts > request.restart:
         return False
     names = nodelist.expand(job.nodes) if job.nodes else []
     # `names` has the nodes at the end of the run. Slurm has already removed lost nodes and will not use them.
-    places = tuple(names.index(name) for name in leave_out if name in names)
-    comment = token.update(job.comment, again=again, mark=token.Mark(restart, places, grow, moved))
-    asked = token.find(job.comment)
-    had = asked.had.nodes if asked and asked.had and asked.had.run == restart else 0
+    places = tuple(names.index(name) for name in request.leave_out if name in names)
+    written = token.Mark(request.restart, places, request.grow, request.moved)
+    comment = token.update(job.comment, again=request.again, mark=written)
+    before = token.find(job.comment)
+    had = before.had.nodes if before and before.had and before.had.run == request.restart else 0
     if not takes_changes(door, len(names), had):  # from `had` the controller's worker sees the loss of a node
         return True
     try:
@@ -64,21 +65,12 @@ def mark(
     return True
 
 
-def requeue(
-    door: Slurm,
-    job_id: int,
-    restart: int,
-    leave_out: tuple[str, ...],
-    again: int = 0,
-    *,
-    grow: bool = False,
-    moved: bool = False,
-) -> bool:
+def requeue(door: Slurm, job_id: int, request: Request) -> bool:
     """Mark the job and requeue it. Return False if a later run has begun: an earlier request may have succeeded.
 
     Raise SlurmError, and ValueError for a comment without a token.
     """
-    if not mark(door, job_id, restart, leave_out, again, grow=grow, moved=moved):
+    if not mark(door, job_id, request):
         return False
     door.requeue(job_id)
     return True

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,21 @@ def test_a_file_of_signatures(
     assert [each for each in wanted if each not in found] == []
     record = json.loads(said(capsys, "--test", str(tmp_path / "a.yaml"), "--json", code=code))
     assert any(each["wrong"] for each in record["findings"]) == bool(code)
+
+
+def test_signatures_of_the_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are added to ours, or take the place of one; a mistake names the file."""
+    monkeypatch.setattr(library, "THE_SITES", tmp_path)
+    (tmp_path / "a.yaml").write_text(
+        "- {id: license, role: root, class: external_service, pattern: no license left, example: no license left,"
+        " source: x}\n"
+    )
+    (tmp_path / "log").write_text("no license left\n")
+    assert main(["diagnose", str(tmp_path / "log")]) == 0
+    assert "external_service" in capsys.readouterr().out
+    (tmp_path / "b.yaml").write_text("- {id: license, role: oops, pattern: x, example: x, source: x}\n")
+    assert main(["diagnose", str(tmp_path / "log")]) == 2
+    assert f"{tmp_path}/b.yaml: license: role: found 'oops'" in capsys.readouterr().err
+    shutil.rmtree(tmp_path)

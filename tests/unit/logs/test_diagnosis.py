@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -282,24 +281,6 @@ def test_stdin() -> None:
     argv = [sys.executable, "-m", "slurm_plugin", "diagnose", "-"]
     said = subprocess.run(argv, input=RAISED, capture_output=True, text=True, check=True).stdout
     assert "evidence: stdin, line 9\n" in said
-
-
-def test_signatures_of_the_site(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are added to ours, or take the place of one; a mistake names the file."""
-    monkeypatch.setattr(library, "THE_SITES", tmp_path)
-    (tmp_path / "a.yaml").write_text(
-        "- {id: license, role: root, class: external_service, pattern: no license left, example: no license left,"
-        " source: x}\n"
-    )
-    (tmp_path / "log").write_text("no license left\n")
-    assert main(["diagnose", str(tmp_path / "log")]) == 0
-    assert "external_service" in capsys.readouterr().out
-    (tmp_path / "b.yaml").write_text("- {id: license, role: oops, pattern: x, example: x, source: x}\n")
-    assert main(["diagnose", str(tmp_path / "log")]) == 2
-    assert f"{tmp_path}/b.yaml: license: role: found 'oops'" in capsys.readouterr().err
-    shutil.rmtree(tmp_path)
 
 
 def test_no_regular_files(tmp_path: Path) -> None:

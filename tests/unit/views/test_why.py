@@ -61,6 +61,7 @@ def test_the_cause_of_a_failure() -> None:
         ("FAILED", [failed], "slurm-plugin diagnose 7"),
         ("FAILED", [failed, fine], ""),
         ("RUNNING", [fine], ""),
+        ("RUNNING", [failed, {**fine, "diagnosis": {"class": "none"}}], "slurm-plugin diagnose 7 --attempt 0"),
     ):
         answer = why.of_job(job(state=state, nodes="n[3-4]", start_time=AT, reason=""), {}, attempts)
         assert (head in answer.lines, found in (*answer.then, "")) == (bool(found), True)
