@@ -31,8 +31,9 @@ _RETRIED: Final = b" will be retried"  # Ray says this of a task whose worker di
 # Exceptions that programs catch and print with their traceback.
 _CAUGHT: Final = frozenset({
     "python-file-missing", "python-permission", "python-http", "net-refused", "net-name-unknown", "net-name-server",
-    "net-timeout", "json-damaged", "ray-worker",
+    "net-timeout", "json-damaged", "ray-worker", "python-memory",
 })  # fmt: skip
+_FOR_A_LAUNCHER: Final = frozenset({"symptom_only", "host_oom"})  # classes that only a silent launcher makes harmless
 _BLOCK: Final = re.compile(r"-{40,}")  # around what mpirun says
 _MOST_IN_BLOCK: Final = 15  # lines
 _LAUNCHER = re.compile(r"(?:srun|slurmstepd[\w.-]*|mpirun|mpiexec|prterun): |\[slurm_plugin\] ")
@@ -63,7 +64,7 @@ def survived(
     launchers = [each for each in files.values() if each.source.rank is None and each.path.name == "agent.log"]
     if launchers and (event.source.rank is not None or files[event.source.name] in launchers):
         return True  # a launcher would have said that a rank failed
-    if raised or event.signature.failure == "symptom_only":
+    if raised or event.signature.failure in _FOR_A_LAUNCHER:
         return False
     with suppress(OSError), files[event.source.name].opened() as file:
         file.seek(event.offset)

@@ -115,7 +115,7 @@ def of_files(
     judged = judge.cause(events, ends, nodes, heard, stopped)
     judged = aftermath.explained(judged, files, signatures, events, ends, failed=bool(known.code))
     cause = _with_kernels(weighed(judged, known, nodes), known.kernel, signatures, ends, nodes)
-    cause = _on_node(cause, [_node(each, hosts) for each in failed])
+    cause = _in_a_log(_on_node(cause, [_node(each, hosts) for each in failed]), events, files)
     place = None
     if dumps and (cause.failure != "none" or not files) and (finding := _of_dumps(dumps, scanner.deadline)):
         cause = recorded(cause, finding.failure, finding.ranks, finding.said, nodes)
@@ -142,6 +142,20 @@ def _on_node(cause: judge.Cause, failed: Collection[str]) -> judge.Cause:
     """Return the cause with the node whose launcher `failed`, if there is one, and if no rank is known."""
     unknown = cause.failure != "none" and not (cause.ranks or cause.nodes)
     return cause._replace(nodes=tuple(failed)) if unknown and len(failed) == 1 else cause
+
+
+def _in_a_log(cause: judge.Cause, events: Iterable[Event], files: Mapping[str, LogFile]) -> judge.Cause:
+    """Return the cause whose evidence is in a log of its rank, where people look, if its error file repeats that."""
+    event = cause.event
+    if event is None or not files[event.source.name].is_error_file:
+        return cause
+    same = [
+        each
+        for each in events
+        if (each.signature, each.rank, each.text) == (event.signature, event.rank, event.text)
+        and not files[each.source.name].is_error_file
+    ]
+    return cause._replace(event=max(same, key=lambda each: each.source.rank is not None, default=event))
 
 
 def _with_kernels(

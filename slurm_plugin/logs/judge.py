@@ -226,8 +226,9 @@ def _by_silence(
         return Cause("early_exit", "user", "likely", first, began, where)
     if codes <= {-signal.SIGKILL, -signal.SIGTERM}:
         return Cause("unknown", "unknown", "unknown", first, began, where, "check")
-    failure = "segfault" if codes & CRASHES else "user_code"
-    return Cause(failure, "user", "likely", first, began, where)
+    if codes & CRASHES:
+        return Cause("segfault", "user", "likely", first, began, where)
+    return Cause("unknown", "unknown", "unknown", first, began, where)
 
 
 def _alive(

@@ -32,6 +32,8 @@ _FORMS: Final = bytes(
 ).ljust(256)
 _ESCAPES = re.compile(lines.ESCAPE.encode())
 _WORD = re.compile("[a-z0_]+")
+_FRAME = re.compile(rb'  File "[^"]+", line \d+, in [^"]+$')  # in a traceback; a line of the program may follow,
+# which has the text of an exception that was not raised
 _BESIDE: Final = frozenset({"progress", "last"})  # roles of signatures that are looked for elsewhere
 Pairs = Sequence[tuple[str, Sequence[int]]]  # the form of a literal, and the numbers of its signatures
 
@@ -111,9 +113,12 @@ class Scanner:
         self._seen += len(block)
         found = self._some_lines(block, self._ends(block)) if self._ends else self._every_line(block)
         for start, raw, candidates in found:
+            above = block[block.rfind(b"\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
             at = offset + start + (dropped if start else 0)
             for part in filter(None, raw.split(b"\r")):  # a progress bar hides what came before it
-                self._part(lines.read(part), candidates, source, at)
+                line = lines.read(part)
+                if not (line.text.startswith("    ") and _FRAME.search(above)):
+                    self._part(line, candidates, source, at)
 
     def _every_line(self, block: bytes) -> Iterator[tuple[int, bytes, Sequence[Signature]]]:
         """Yield offset and text of each line with candidates, and these."""

@@ -152,7 +152,7 @@ CLASSES: Final[Mapping[str, FailureClass]] = {
         retry=None,
     ),
     "unknown": FailureClass(
-        "the program was ended without a reason in the log", "unknown",
+        "the program ended without a reason in the log", "unknown",
         fix="see its end and its memory: sacct -j JOB -o State,ExitCode,MaxRSS; the kernel's lines: dmesg on that node",
         retry=None,
     ),

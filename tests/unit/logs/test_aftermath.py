@@ -89,6 +89,16 @@ def test_an_error_after_which_the_program_goes_on(text: str, failure: str, tmp_p
     assert found(text, tmp_path)[0] == failure
 
 
+@pytest.mark.parametrize(("error", "alone"), [("MemoryError", "host_oom"), ("KeyError: 'tokens'", "none")])
+def test_a_launcher_that_reports_no_failure(error: str, alone: str, tmp_path: Path) -> None:
+    """Its rank caught the exception. Without a launcher, what follows says nothing about a host's full memory."""
+    rank = tmp_path / "rank1.err"
+    rank.write_text(f"Traceback (most recent call last):\n{error}\n" + "step 4 loss 0.2\n" * 300)
+    assert of_files([rank], library.load()).cause.failure == alone
+    (tmp_path / "agent.log").write_text("")
+    assert of_files([rank, tmp_path / "agent.log"], library.load()).cause.failure == "none"
+
+
 def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:
     """The batch script went on, and nothing else failed; without the lines after it, it is the cause."""
     wrong = "ERROR: Unable to locate a modulefile for 'cuda'\n"

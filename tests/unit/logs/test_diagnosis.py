@@ -92,7 +92,7 @@ def test_a_rank_that_was_killed(logs: Path) -> None:
 
 
 def test_files_of_two_nodes(tmp_path: Path) -> None:
-    """Directories name the nodes; an error file of a rank holds the traceback that its stderr lacks."""
+    """Directories name the nodes; an error file is the evidence only where the log of its rank lacks the line."""
     for rank in range(4):
         place = tmp_path / f"logs/node{rank // 2}"
         place.mkdir(parents=True, exist_ok=True)
@@ -101,9 +101,13 @@ def test_files_of_two_nodes(tmp_path: Path) -> None:
     error = {"message": {"message": "KeyError: 'tokens'", "extraInfo": {"py_callstack": RAISED, "timestamp": "1"}}}
     (tmp_path / "logs/node1/rank2.error.json").write_text(json.dumps(error))
     (tmp_path / "logs/node1/rank3.error.json").write_text("{")
-    found = of_files(sorted(each for each in tmp_path.rglob("*") if each.is_file()), library.load())
-    assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("user_code", (2,), ("node1",))
-    assert found.place == Place("/home/ada/model.py", 4, "step")
+    for said, evidence in (("", "rank2.error.json"), (RAISED, "rank2.err")):
+        (tmp_path / "logs/node1/rank2.err").write_text(said)
+        found = of_files(sorted(each for each in tmp_path.rglob("*") if each.is_file()), library.load())
+        assert (found.cause.failure, found.cause.ranks, found.cause.nodes) == ("user_code", (2,), ("node1",))
+        assert found.place == Place("/home/ada/model.py", 4, "step")
+        assert found.cause.event is not None
+        assert Path(found.cause.event.source.name).name == evidence
 
 
 def test_error_files_that_torchrun_wrote_for_a_job(tmp_path: Path) -> None:
@@ -188,7 +192,7 @@ def test_a_cause_that_is_not_known(logs: Path) -> None:
     found = diagnosed(logs, known=known)
     assert form(found)["last"] == {"file": str(logs / "run/attempt_0/2/stdout.log"), "lines": ["step 3 loss 0.25"]}
     said = view.lines(found, on=False)
-    assert said[0] == "likely cause: unknown; the program was ended without a reason in the log"
+    assert said[0] == "likely cause: unknown; the program ended without a reason in the log"
     assert f"the last lines: {logs}/run/attempt_0/2/stdout.log" in said
     assert said[-1] == "whether another run succeeds is not known"
 

@@ -80,7 +80,7 @@ def test_a_node_whose_ranks_were_ended_first(code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "failure"), [(-9, "unknown"), (-11, "segfault"), (0, "early_exit"), (3, "user_code"), (-15, "rank_hang")]
+    ("code", "failure"), [(-9, "unknown"), (-11, "segfault"), (0, "early_exit"), (3, "unknown"), (-15, "rank_hang")]
 )
 def test_the_rank_that_says_nothing(code: int, failure: str) -> None:
     """All others complain of it; its end says the rest."""

@@ -68,6 +68,14 @@ def test_the_node_of_a_line_of_nccl() -> None:
     assert found(b"n7:77:80 [0] NCCL WARN boom\nboom n7:77\n") == [("boom", 1, None, "n7"), ("boom", 2, None, "")]
 
 
+def test_a_line_of_the_program_in_a_traceback() -> None:
+    """It shows what the program could raise; a frame without such a line is followed by the exception itself."""
+    frame = b'[rank1]:   File "/a/train.py", line 7, in step\n'
+    assert found(b"%s[rank1]:     raise Full('boom')\n[rank1]: ValueError: 3\n" % frame) == []
+    assert found(frame + b"[rank1]: Full: boom\n") == [("boom", 2, 1, "")]
+    assert found(b"[rank1]:     boom\n") == [("boom", 1, 1, "")]
+
+
 def test_noise_comes_first() -> None:
     """A line that only looks like a fault gives no other event, however often it comes."""
     noise = made("noise", "DEBUG boom", "DEBUG boom", **{"class": "", "role": "noise"})
