@@ -77,6 +77,8 @@ def marked(row: Mapping[str, str], found: Diagnosis) -> Iterator[tuple[str, bool
     accepted = {row["class"], *filter(None, map(str.strip, (row.get("also_accept") or "").split(",")))}
     yield "class", cause.failure in accepted
     yield "blame", cause.whose == row["blame"]
+    if row["class"] == "none":  # there is no evidence of what did not happen
+        return
     if row["evidence"]:
         yield "evidence", cause.event is not None and row["evidence"] in cause.event.text
     if (file := row.get("evidence_file") or "-") != "-":  # such as node1/rank3.err

@@ -31,15 +31,20 @@ _RETRIED: Final = b" will be retried"  # Ray says this of a task whose worker di
 # Exceptions that programs catch and print with their traceback.
 _CAUGHT: Final = frozenset({
     "python-file-missing", "python-permission", "python-http", "net-refused", "net-name-unknown", "net-name-server",
-    "net-timeout", "json-damaged", "ray-worker", "python-memory",
+    "net-timeout", "json-damaged", "ray-worker",
 })  # fmt: skip
-_FOR_A_LAUNCHER: Final = frozenset({"symptom_only", "host_oom"})  # classes that only a silent launcher makes harmless
+# Classes of failures that end or stop a rank whatever its program does. All else it can catch.
+_NOT_CAUGHT: Final = frozenset({
+    "gpu_hw", "node_down", "net_fabric", "rank_hang", "segfault", "time_limit", "cancelled", "preempted", "unknown",
+})  # fmt: skip
 _BLOCK: Final = re.compile(r"-{40,}")  # around what mpirun says
 _MOST_IN_BLOCK: Final = 15  # lines
 _LAUNCHER = re.compile(r"(?:srun|slurmstepd[\w.-]*|mpirun|mpiexec|prterun): |\[slurm_plugin\] ")
-_SKIPPED = re.compile(r"\s*$|\s+\S|(?:real|user|sys)\b|[~^=*-]+$")  # `time` of a shell, what is indented below an error
+# `time` of a shell, its `set -x`, what is indented below an error.
+_SKIPPED = re.compile(r"\s*$|\s+\S|(?:real|user|sys)\b|[~^=*#-]+$|\++ ")
 _COMPLAINT = re.compile(
-    r"(?i)\b(?:err(?:or)?s?|fail\w*|abort\w*|exit\w*|cannot|can't|denied|not found|stop\w*|terminat\w*|invalid|calls:)"
+    r"(?i)\b(?:err(?:or)?s?|fail\w*|abort\w*|exit\w*|cannot|can't|denied|not found|stop\w*|terminat\w*|invalid|calls:"
+    r"|please (?:check|see|try|make sure)\b)"
 )
 _GOOD = re.compile(
     r"(?i)\b(?:0 (?:err|fail)\w*|no (?:err|fail)\w*|success\w*|complete\w*|finished|done"
@@ -57,14 +62,20 @@ def survived(
     raised: bool,
 ) -> bool:
     """Return whether the program caught this exception, and went on. `raised`: its exit code says that one ended it."""
-    if not _is_harmless(event) or ends:
+    launchers = {name for name, each in files.items() if each.source.rank is None and each.path.name == "agent.log"}
+    by_ranks = {each.text.strip() for each in events if launchers and each.source.rank is not None}
+
+    def harmless(each: Event) -> bool:
+        rank = each.text.strip() in by_ranks and not files[each.source.name].is_error_file
+        return _is_harmless(each) or (rank and each.signature.failure not in _NOT_CAUGHT)
+
+    if ends or not harmless(event):
         return False
-    if any(each.signature.role not in _SAYS_NOTHING and not _is_harmless(each) for each in events):
+    if not all(each.signature.role in _SAYS_NOTHING or harmless(each) for each in events):
         return False
-    launchers = [each for each in files.values() if each.source.rank is None and each.path.name == "agent.log"]
-    if launchers and (event.source.rank is not None or files[event.source.name] in launchers):
+    if launchers and (event.source.rank is not None or event.source.name in launchers):
         return True  # a launcher would have said that a rank failed
-    if raised or event.signature.failure in _FOR_A_LAUNCHER:
+    if raised or event.signature.failure == "symptom_only":
         return False
     with suppress(OSError), files[event.source.name].opened() as file:
         file.seek(event.offset)

@@ -1,7 +1,7 @@
 """How each rank ended, as launchers say at the end of a log. Pure; standard library only.
 
 Formats: the summary of torch.distributed.run (torch/distributed/elastic/multiprocessing/errors/__init__.py), the lines
-of srun (src/api/step_launch.c), mpirun's last words (help-orterun.txt of Open MPI).
+of srun (src/api/step_launch.c), mpirun's last words (help-orterun.txt of Open MPI), those of PALS (seen on Aurora).
 """
 
 import re
@@ -26,13 +26,19 @@ _SRUN = re.compile(
 )
 _MPIRUN = re.compile(
     r"process rank (?P<rank>\d{1,9}) with PID (?P<pid>\S+) on\s+node (?P<node>\S+)\s"
-    r"(?:exited on\s+signal (?P<signal>\d{1,9})|exiting improperly)"
+    r"(?:exited on\s+signal (?P<signal>\d{1,9})|exiting\s+(?:improperly|without\s+calling))"
     r"|The first process to do so was:\s+Process name: \[[^\n]*,(?P<named>\d{1,9})\]\s+Exit code: +(?P<code>\d{1,9})"
     r"|MPI_ABORT was invoked on rank (?P<aborted>\d{1,9}) in communicator MPI_COMM_WORLD\s+"
     r"(?:Proc: [^\n]*\s+Errorcode: |with errorcode )(?P<errorcode>-?\d{1,9})"
 )
 _HYDRA = re.compile(
     r"RANK (?P<rank>\d{1,9}) PID (?P<pid>\d+) RUNNING AT (?P<node>\S+)\s+=\s+KILLED BY SIGNAL: (?P<signal>\d{1,9})"
+)
+# PALS, the launcher of HPE Cray systems with PBS: what its mpiexec prints of each rank that fails.
+_PALS = re.compile(
+    r"^(?P<node>[\w.-]+): rank (?P<rank>\d{1,9}) "
+    r"(?:exited with code (?P<code>\d{1,9})|died from signal (?P<signal>\d{1,9}))",
+    re.MULTILINE,
 )
 _SIGNALS: Final[Mapping[str, int]] = {  # strsignal(3), as srun prints it
     "Killed": -9, "Terminated": -15, "Segmentation fault": -11, "Aborted": -6, "Bus error": -7, "Hangup": -1,
@@ -67,6 +73,9 @@ def read(text: str, *, by_node: bool = False) -> dict[int, Ended]:
         found.setdefault(rank, Ended(how, each["node"] or "", first=True, pid=each["pid"] or ""))
     if block := _HYDRA.search(text):  # it ends the others: their blocks follow
         found.setdefault(int(block["rank"]), Ended(-int(block["signal"]), block["node"], first=True, pid=block["pid"]))
+    for each in _PALS.finditer(text):
+        how = -int(each["signal"]) if each["signal"] else int(each["code"])
+        found.setdefault(int(each["rank"]), Ended(how, each["node"].partition(".")[0], first=not found))
     read_so_far = 0
     for each in () if by_node else _SRUN.finditer(text):
         code = int(each["code"]) if each["code"] else _SIGNALS.get(each["words"])

@@ -110,6 +110,10 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
         began = {rank for rank, each in ended.items() if each.code in CRASHES}
         began = began if len(began) < len(ended) else set()
         at = places(sorted(began), nodes)
+    accused = Counter(each.peer for each in same if each.peer is not None).most_common(2)
+    if everywhere and accused and [count for _, count in accused] != 2 * [accused[0][1]]:  # by most, not by one another
+        began = {accused[0][0]}
+        at = places(began, nodes)
     return Cause(
         signature.failure,
         whose,
@@ -192,6 +196,9 @@ def _by_silence(
 ) -> Cause | None:
     """Return the cause where some ranks complain of the others, and one or few do not."""
     complaining = {each.rank for each in symptoms if each.rank is not None and not each.signature.summary}
+    aborted = {rank for rank, each in ended.items() if each.code == -signal.SIGABRT}
+    if aborted & {each.rank for each in symptoms if each.signature.failure == "rank_hang"}:
+        complaining |= aborted  # PyTorch's watchdog aborts each rank that waited, and not all of them can say why
     silent = {*ended, *heard} - complaining
     if not complaining or not silent:
         return None

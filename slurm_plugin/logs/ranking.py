@@ -20,6 +20,8 @@ _EXPLAINED_BY: Final[Mapping[str, str]] = {"rendezvous": "net_name"}
 ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line says more
 # These name the rank or the node that the lines next to them are about.
 _HEADS: Final = frozenset({"cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which"})
+_RENDEZVOUS: Final = "torch-rendezvous-timeout"
+_ENDS_RANKS: Final = "torch-closing"  # what PyTorch's launcher writes when it ends its ranks
 NEXT: Final = 2000  # bytes; a stack of errors has about ten lines
 
 
@@ -44,6 +46,7 @@ def told_apart(events: Sequence[Event]) -> list[Event]:
         if (each.source, each.offset) not in noise
         and (each.signature.id != ANY_EXCEPTION or (each.source, each.offset) not in exact)
         and not _follows_a_task(each, events)
+        and not _lost_its_store(each, events)
     ]
 
 
@@ -51,6 +54,14 @@ def _follows_a_task(event: Event, events: Sequence[Event]) -> bool:
     """Return whether srun ended the step because one of its tasks had failed: its line about that task comes before."""
     return (event.signature.role, event.signature.failure in ENDINGS) == ("symptom", True) and any(
         each.signature.summary and each.peer_node and each.source == event.source and each.offset < event.offset
+        for each in events
+    )
+
+
+def _lost_its_store(event: Event, events: Sequence[Event]) -> bool:
+    """Return whether a launcher missed the others only after its ranks: the launcher with the store ended before it."""
+    return event.signature.id == _RENDEZVOUS and any(
+        each.signature.id == _ENDS_RANKS and each.source == event.source and each.offset < event.offset
         for each in events
     )
 

@@ -32,8 +32,10 @@ _FORMS: Final = bytes(
 ).ljust(256)
 _ESCAPES = re.compile(lines.ESCAPE.encode())
 _WORD = re.compile("[a-z0_]+")
-_FRAME = re.compile(rb'  File "[^"]+", line \d+, in [^"]+$')  # in a traceback; a line of the program may follow,
-# which has the text of an exception that was not raised
+_FRAME = re.compile(rb'  File "[^"]+", line \d+, in [^"]+$')  # in a traceback
+# A line of the program may follow it, with the text of an exception that was not raised. It counts only for signatures
+# that know such lines.
+_CODE: Final = 3 * " "  # a prefix can have the first of its four spaces
 _BESIDE: Final = frozenset({"progress", "last"})  # roles of signatures that are looked for elsewhere
 Pairs = Sequence[tuple[str, Sequence[int]]]  # the form of a literal, and the numbers of its signatures
 
@@ -117,8 +119,9 @@ class Scanner:
             at = offset + start + (dropped if start else 0)
             for part in filter(None, raw.split(b"\r")):  # a progress bar hides what came before it
                 line = lines.read(part)
-                if not (line.text.startswith("    ") and _FRAME.search(above)):
-                    self._part(line, candidates, source, at)
+                code = line.text.startswith(_CODE) and _FRAME.search(above)
+                known = [each for each in candidates if each.example.startswith(_CODE)] if code else candidates
+                self._part(line, known, source, at)
 
     def _every_line(self, block: bytes) -> Iterator[tuple[int, bytes, Sequence[Signature]]]:
         """Yield offset and text of each line with candidates, and these."""

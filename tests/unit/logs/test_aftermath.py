@@ -1,5 +1,6 @@
 """What follows an error in its log: it counts only as the last words of a log, or if the program did not go on."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def test_an_example_alone_leads_to_its_class(tmp_path: Path) -> None:
         (f"{COPY}make: *** [Makefile:2: run] Error 1\n", "missing_file", ()),
         (f"{COPY}\nreal\t0m0.2s\nuser\t0m0.1s\n", "missing_file", ()),
         (f"{COPY}{MPIRUN}", "missing_file", ()),
+        (f"{COPY}++ module list\n+ exit 0\n", "missing_file", ()),  # a shell's set -x
         (f"1: {COPY}0: step 2\n{SRUN}", "missing_file", (1,)),
         (f"[1,1]<stderr>:{COPY}{MPIRUN}", "missing_file", (1,)),
         (f"step 1\n{MPIRUN}", "unknown", ()),
@@ -89,14 +91,26 @@ def test_an_error_after_which_the_program_goes_on(text: str, failure: str, tmp_p
     assert found(text, tmp_path)[0] == failure
 
 
-@pytest.mark.parametrize(("error", "alone"), [("MemoryError", "host_oom"), ("KeyError: 'tokens'", "none")])
+@pytest.mark.parametrize(
+    ("error", "alone"),
+    [
+        ("MemoryError", "host_oom"),
+        ("RuntimeError: PytorchStreamReader failed reading zip archive: failed finding", "checkpoint"),
+        ("NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.", "gpu_hw"),
+    ],
+)
 def test_a_launcher_that_reports_no_failure(error: str, alone: str, tmp_path: Path) -> None:
-    """Its rank caught the exception. Without a launcher, what follows says nothing about a host's full memory."""
+    """Its rank caught the exception, also where the launcher repeats the line. It cannot catch a fault of the GPU."""
     rank = tmp_path / "rank1.err"
     rank.write_text(f"Traceback (most recent call last):\n{error}\n" + "step 4 loss 0.2\n" * 300)
     assert of_files([rank], library.load()).cause.failure == alone
-    (tmp_path / "agent.log").write_text("")
-    assert of_files([rank, tmp_path / "agent.log"], library.load()).cause.failure == "none"
+    agent = tmp_path / "agent.log"
+    for said in ("", f"[default1]:{error}\n"):
+        agent.write_text(said)
+        found = of_files([rank, agent], library.load()).cause.failure
+        assert found == ("gpu_hw" if alone == "gpu_hw" else "none")
+    (tmp_path / "rank1.error.json").write_text(json.dumps({"message": {"message": error}}))  # it was not caught
+    assert of_files([*tmp_path.iterdir()], library.load()).cause.failure == alone
 
 
 def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:

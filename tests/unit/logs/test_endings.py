@@ -66,6 +66,11 @@ def test_srun() -> None:
             Ended(0, "n1", first=True, pid="0"),
         ),
         (
+            'mpirun has exited due to process rank 2 with PID 9 on\nnode n1 exiting without calling "finalize". This\n',
+            2,
+            Ended(0, "n1", first=True, pid="9"),
+        ),
+        (
             "The first process to do so was:\n\n  Process name: [[28275,1],2]\n  Exit code:    7\n",
             2,
             Ended(7, first=True),
@@ -88,8 +93,14 @@ def test_srun() -> None:
     ],
 )
 def test_mpirun(text: str, rank: int, end: Ended) -> None:
-    """The rank that it noticed first, in the words of Open MPI 4 and 5."""
+    """The rank that it noticed first, in the words of Open MPI 1, 4 and 5."""
     assert read(text) == {rank: end}
+
+
+def test_pals() -> None:
+    """The rank that it names first ended first."""
+    text = "n7.cm.example.gov: rank 23 exited with code 134\nn8.cm.example.gov: rank 25 died from signal 15\n"
+    assert read(text) == {23: Ended(134, "n7", first=True), 25: Ended(-signal.SIGTERM, "n8")}
 
 
 def test_who_ended_first() -> None:

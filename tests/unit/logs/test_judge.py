@@ -15,6 +15,7 @@ IMPORT = made("import", "No module named", "No module named", **{"class": "impor
 CANCELLED = made("cancelled", "CANCELLED AT", "CANCELLED AT", **{"class": "cancelled"})
 CLOSED = made("closed", "Connection closed", "Connection closed", **{"class": "symptom_only", "role": "symptom"})
 HANG = made("hang", "Timed out", "Timed out", **{"class": "rank_hang", "role": "symptom"})
+MISMATCH = made("mismatch", "Detected mismatch", "Detected mismatch", **{"class": "collective_desync", "sure": True})
 SUMMARY = made("summary", "a rank failed", "a rank failed", **{"class": "unknown", "role": "symptom", "summary": True})
 SIGNAL = made("signal", r"by PID (?P<pid>\d+)", "by PID 7", **{"class": "segfault"})
 NOISE = made("noise", "ValueError: x is fine", "ValueError: x is fine", **{"class": "", "role": "noise"})
@@ -89,6 +90,13 @@ def test_the_rank_that_says_nothing(code: int, failure: str) -> None:
     assert (found.failure, found.ranks, found.nodes) == (failure, (2,), ("n2",))
 
 
+def test_ranks_that_a_watchdog_aborted() -> None:
+    """PyTorch aborts each rank that waited too long, and few of them can say so: the other rank hangs."""
+    ended = {rank: Ended(-6, each.node) for rank, each in FOUR.items()} | {2: FOUR[2]}
+    found = judge.cause([event(HANG, 1, 3)], ended, WHERE)
+    assert (found.failure, found.ranks, found.nodes) == ("rank_hang", (2,), ("n2",))
+
+
 def test_a_rank_that_is_in_no_summary() -> None:
     """It left with 0: its log is there, and its launcher does not name it."""
     ends = {rank: each for rank, each in FOUR.items() if rank != 2}
@@ -100,6 +108,13 @@ def test_the_rank_that_is_accused() -> None:
     """By most of the others."""
     events = [event(HANG, 1, 0, peer=3), event(HANG, 2, 1, peer=3), event(HANG, 3, 3, peer=0)]
     assert judge.cause(events, {}, WHERE).ranks == (3,)
+
+
+def test_the_rank_that_called_another_collective() -> None:
+    """All ranks say that two differ: it is the one that most name, if they do not only name one another."""
+    differs = [event(MISMATCH, 1 + rank, rank, peer=peer) for rank, peer in enumerate((1, 0, 1, 1))]
+    assert judge.cause(differs, {}, WHERE)[4:6] == ((1,), ("n1",))
+    assert judge.cause(differs[:2], {}, {0: "n1", 1: "n2"})[4:6] == ((), ())
 
 
 def test_a_summary_alone() -> None:

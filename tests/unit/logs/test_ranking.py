@@ -15,6 +15,10 @@ SERVICE = made("http", "URLError", "URLError: <[Errno 101] Network is unreachabl
 OTHER = made("http2", "HTTPError", "HTTPError: 403", **{"class": "external_service"})
 
 
+LOST = made("torch-rendezvous-timeout", "Rendezvous", "RendezvousConnectionError", **{"class": "rendezvous"})
+ENDS = made("torch-closing", "closing signal", "closing signal SIGTERM", **{"class": "", "role": "teardown"})
+
+
 def event(signature: Any, offset: int, node: str = "", *, time: float | None = None, rank: int | None = None) -> Event:
     """A line of one log."""
     return Event(signature, Source("log"), 1, offset, rank, node, None, signature.example, time=time)
@@ -25,6 +29,12 @@ def test_the_line_that_names_the_node() -> None:
     named = [event(CLOSED, 0, "n9"), event(HEAD, 100, "n2"), event(CRASH, 150)]
     assert judge.cause(named).nodes == judge.cause([*named, event(HEAD, 160)]).nodes == ("n2",)
     assert judge.cause([event(HEAD, 0, "n2"), event(CRASH, ranking.NEXT + 1)]).nodes == ()
+
+
+def test_a_launcher_that_lost_the_store_after_its_ranks() -> None:
+    """The launcher with the store had ended: that is no cause. Before its ranks ran it is."""
+    assert judge.cause([event(ENDS, 0), event(LOST, 500), event(CRASH, 900)]).failure == "segfault"
+    assert judge.cause([event(LOST, 0), event(ENDS, 500), event(CRASH, 900)]).failure == "rendezvous"
 
 
 def test_a_request_that_failed_for_the_network() -> None:
