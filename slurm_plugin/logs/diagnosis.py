@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.logs import aftermath, clocks, endings, flight_recorder, judge, lines
+from slurm_plugin.logs import aftermath, clocks, endings, flight_recorder, judge, lines, ranking
 from slurm_plugin.logs.known import Known, confirmed, recorded, weighed
 from slurm_plugin.logs.scan import Event, Scanner, Source
 from slurm_plugin.logs.signature import CLASSES, Signature
@@ -115,8 +115,8 @@ def of_files(
     judged = judge.cause(events, ends, nodes, heard, stopped)
     judged = aftermath.explained(judged, files, signatures, events, ends, failed=bool(known.code))
     cause = _with_kernels(weighed(judged, known, nodes), known.kernel, signatures, ends, nodes)
-    cause = _in_a_log(_on_node(cause, [_node(each, hosts) for each in failed]), events, files)
-    place = None
+    cause = _on_node(_missing(cause, events, (*nodes.values(), *(each.node for each in sources))), failed, hosts)
+    cause, place = _in_a_log(cause, events, files), None
     if dumps and (cause.failure != "none" or not files) and (finding := _of_dumps(dumps, scanner.deadline)):
         cause = recorded(cause, finding.failure, finding.ranks, finding.said, nodes)
         place = Place(*finding.place) if finding.place[0] and cause.beside == finding.said else None
@@ -138,10 +138,19 @@ def _node(host: str, nodes: Collection[str]) -> str:
     return short if short in nodes and host not in nodes else host
 
 
-def _on_node(cause: judge.Cause, failed: Collection[str]) -> judge.Cause:
+def _on_node(cause: judge.Cause, failed: Iterable[str], hosts: Collection[str]) -> judge.Cause:
     """Return the cause with the node whose launcher `failed`, if there is one, and if no rank is known."""
+    failed = [_node(each, hosts) for each in failed]
     unknown = cause.failure != "none" and not (cause.ranks or cause.nodes)
     return cause._replace(nodes=tuple(failed)) if unknown and len(failed) == 1 else cause
+
+
+def _missing(cause: judge.Cause, events: Iterable[Event], nodes: Iterable[str]) -> judge.Cause:
+    """Return the cause with the nodes whose launchers did not come, if those of other nodes waited for them in vain."""
+    if cause.event is None or cause.event.signature.id != ranking.RENDEZVOUS:
+        return cause
+    waited = {each.node for each in events if each.signature is cause.event.signature} | {""}
+    return cause._replace(nodes=tuple(each for each in dict.fromkeys(nodes) if each not in waited) or cause.nodes)
 
 
 def _in_a_log(cause: judge.Cause, events: Iterable[Event], files: Mapping[str, LogFile]) -> judge.Cause:

@@ -20,7 +20,7 @@ _EXPLAINED_BY: Final[Mapping[str, str]] = {"rendezvous": "net_name"}
 ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line says more
 # These name the rank or the node that the lines next to them are about.
 _HEADS: Final = frozenset({"cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which"})
-_RENDEZVOUS: Final = "torch-rendezvous-timeout"
+RENDEZVOUS: Final = "torch-rendezvous-timeout"  # a launcher waited in vain for those of other nodes
 _ENDS_RANKS: Final = "torch-closing"  # what PyTorch's launcher writes when it ends its ranks
 NEXT: Final = 2000  # bytes; a stack of errors has about ten lines
 
@@ -60,7 +60,7 @@ def _follows_a_task(event: Event, events: Sequence[Event]) -> bool:
 
 def _lost_its_store(event: Event, events: Sequence[Event]) -> bool:
     """Return whether a launcher missed the others only after its ranks: the launcher with the store ended before it."""
-    return event.signature.id == _RENDEZVOUS and any(
+    return event.signature.id == RENDEZVOUS and any(
         each.signature.id == _ENDS_RANKS and each.source == event.source and each.offset < event.offset
         for each in events
     )

@@ -110,6 +110,16 @@ def test_files_of_two_nodes(tmp_path: Path) -> None:
         assert Path(found.cause.event.source.name).name == evidence
 
 
+def test_a_launcher_that_did_not_come(tmp_path: Path) -> None:
+    """It is named by what the others do not say, not the nodes that waited for it."""
+    for node in ("node0", "node1", "node2"):
+        (tmp_path / node).mkdir()
+        said = "" if node == "node1" else "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n"
+        (tmp_path / node / "agent.log").write_text(said)
+    cause = of_files(sorted(tmp_path.rglob("*.log")), library.load()).cause
+    assert (cause.failure, cause.nodes, cause.verdict) == ("rendezvous", ("node1",), "check")
+
+
 def test_error_files_that_torchrun_wrote_for_a_job(tmp_path: Path) -> None:
     """Their paths name the node and its first rank; that of torchrun itself is of no rank."""
     error = {"message": {"message": "KeyError: 'tokens'", "extraInfo": {"py_callstack": RAISED, "timestamp": "1"}}}
