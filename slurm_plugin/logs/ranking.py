@@ -19,7 +19,9 @@ _GENERAL: Final = frozenset({"user_code", "segfault"})
 _EXPLAINED_BY: Final[Mapping[str, str]] = {"rendezvous": "net_name"}
 ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line says more
 # These name the rank or the node that the lines next to them are about.
-_HEADS: Final = frozenset({"cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which"})
+_HEADS: Final = frozenset({
+    "cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which", "ompi-segfault",
+})  # fmt: skip
 RENDEZVOUS: Final = "torch-rendezvous-timeout"  # a launcher waited in vain for those of other nodes
 _ENDS_RANKS: Final = "torch-closing"  # what PyTorch's launcher writes when it ends its ranks
 NEXT: Final = 2000  # bytes; a stack of errors has about ten lines
@@ -33,7 +35,7 @@ def roots(events: Sequence[Event], symptoms: Sequence[Event], ended: Mapping[int
     if found and found[0].signature.failure in _EXPLAINED_BY:
         why = _EXPLAINED_BY[found[0].signature.failure]
         found = [each for each in symptoms if each.signature.failure == why] + found
-    return [_headed(_service(found), symptoms), *found[1:]] if found else []
+    return [_headed(_service(found), [*symptoms, *found]), *found[1:]] if found else []
 
 
 def told_apart(events: Sequence[Event]) -> list[Event]:
@@ -76,13 +78,13 @@ def _service(roots: Sequence[Event]) -> Event:
     return next((each for each in chain if words and words in each.text), roots[0])
 
 
-def _headed(root: Event, symptoms: Sequence[Event]) -> Event:
+def _headed(root: Event, events: Sequence[Event]) -> Event:
     """Return a root with the rank and the node that a line next to it names, if it names none itself."""
     if root.rank is not None or root.node or root.peer_node:
         return root
     heads = [
         each
-        for each in symptoms
+        for each in events
         if each.signature.id in _HEADS
         and each.source == root.source
         and abs(each.offset - root.offset) <= NEXT

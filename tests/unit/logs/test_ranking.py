@@ -8,6 +8,8 @@ from slurm_plugin.logs.scan import Event, Source
 from tests.unit.logs.test_scan import made
 
 CRASH = made("crash", "EXIT CODE: 139", "EXIT CODE: 139", **{"class": "segfault"})
+SIGNAL = made("ompi-segfault", r"(?P<node>n\d): Signal", "n2: Signal: Aborted", **{"class": "segfault"})
+FULL = made("full", "bad_alloc", "bad_alloc", **{"class": "host_oom", "sure": True})
 HEAD = made("hydra-running-at", "RUNNING AT", "PID 7 RUNNING AT n2", **{"class": "unknown", "role": "symptom"})
 CLOSED = made("closed", "Connection closed", "Connection closed", **{"class": "symptom_only", "role": "symptom"})
 NETWORK = made("net", "is unreachable", "OSError: [Errno 101] Network is unreachable", **{"class": "net_fabric"})
@@ -29,6 +31,7 @@ def test_the_line_that_names_the_node() -> None:
     named = [event(CLOSED, 0, "n9"), event(HEAD, 100, "n2"), event(CRASH, 150)]
     assert judge.cause(named).nodes == judge.cause([*named, event(HEAD, 160)]).nodes == ("n2",)
     assert judge.cause([event(HEAD, 0, "n2"), event(CRASH, ranking.NEXT + 1)]).nodes == ()
+    assert judge.cause([event(FULL, 0), event(SIGNAL, 90, "n2")]).nodes == ("n2",)
 
 
 def test_a_launcher_that_lost_the_store_after_its_ranks() -> None:
