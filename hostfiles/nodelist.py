@@ -69,6 +69,14 @@ def expand(text: str) -> list[str]:
     return names
 
 
+def names(text: str) -> list[str]:
+    """Return every name of a node list, as `expand` does; nothing for an empty or malformed list."""
+    try:
+        return expand(text)
+    except HostfileError:
+        return []
+
+
 def _items(text: str) -> Iterator[tuple[list[list[str]], int]]:
     """Yield the choices of each part of an item, `n[1-2]-ib` -> [[n], [1, 2], [-ib]], and the item's position."""
     parts: list[list[str]] = []

@@ -194,10 +194,7 @@ def _left_out(job: Job | None) -> list[str]:
 
 def _nodes_of(ended: Ended, job: Job | None) -> list[str]:
     """Return the nodes to ask for. Ignore an unreadable list here: later only the step of this job fails."""
-    names = [*requeue_policy.nodes_of(ended, job)]
-    with suppress(HostfileError):
-        names += _left_out(job)
-    return names
+    return [*requeue_policy.nodes_of(ended, job), *nodelist.names(job.excluded if job else "")]
 
 
 def _release(door: Slurm) -> Release:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from slurm_plugin.logs import lines, times
 from slurm_plugin.logs.endings import Ended
@@ -27,14 +27,6 @@ LEAST_S: Final = 1.0  # ranks print a line at different moments: a smaller diffe
 Steps = dict[str, float]  # the words of a step -> when they were printed
 
 
-class Timed(NamedTuple):
-    """Events and ends by one clock."""
-
-    events: list[Event]
-    ends: dict[int, Ended]
-    ahead: dict[str, float]  # node, or log without one -> how many seconds its clock is ahead of the first one's
-
-
 def timed(
     events: Sequence[Event],
     ends: Mapping[int, Ended],
@@ -43,8 +35,11 @@ def timed(
     *,
     nodes: Mapping[int, str],
     progress: Sequence[Signature],
-) -> Timed:
-    """Return roots and ends with their times. `said`: the log with the end of each rank; `nodes`: of each rank."""
+) -> tuple[list[Event], dict[int, Ended], dict[str, float]]:
+    """Return events and ends with their times by one clock, and how many seconds each other clock is ahead of it.
+
+    Each node has a clock, and each log without a node. `said`: the log with the end of a rank; `nodes`: of each rank.
+    """
     roots = [each for each in events if each.signature.role == "root"][:MOST]
     found = {each: at for each in roots if (at := _time(each, files[each.source.name])) is not None}
     stamps = {rank: at for rank, each in ends.items() if (at := _of_end(each)) is not None}
@@ -59,7 +54,7 @@ def timed(
             return found[event] - ahead.get(clocks[event], 0.0)
         return None if event.rank is None else by_rank.get(event.rank)
 
-    return Timed(
+    return (
         [each._replace(time=moment(each)) if each.signature.role == "root" else each for each in events],
         {rank: each._replace(time=_word(by_rank[rank])) if rank in by_rank else each for rank, each in ends.items()},
         ahead,

@@ -95,7 +95,6 @@ def of_files(
     sources = [each.source for each in files.values()]
     hosts = {*known.nodes.values(), *known.faults}
     ends = {rank: each._replace(node=_node(each.node, hosts)) for rank, each in ends.items()}
-    ends = {rank: endings.Ended(code) for rank, code in known.ended.items()} | ends
     nodes = {
         **known.nodes,
         **{rank: end.node for rank, end in ends.items() if end.node and end.node in (hosts or {end.node})},

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from hostfiles import HostfileError, nodelist
+from hostfiles import nodelist
 
 LAST: Final = 1 << 20  # bytes of a log that hold its end
 MOST: Final = 100_000  # ranks that are read; what a program writes can claim any number
@@ -81,7 +81,7 @@ def read(text: str, *, by_node: bool = False) -> dict[int, Ended]:
         code = int(each["code"]) if each["code"] else _SIGNALS.get(each["words"])
         if code is None:
             continue
-        nodes = _expanded(each["nodes"])
+        nodes = nodelist.names(each["nodes"])
         first = not found
         tasks = _numbers(each["tasks"], MOST - read_so_far)
         read_so_far += len(tasks)
@@ -94,7 +94,7 @@ def failed_nodes(text: str) -> frozenset[str]:
     """Return the nodes whose launchers ended by themselves, as srun says: it ended the others, if it ended any."""
     before, terminates, _ = text.partition(": Terminating StepId=")
     found = _SRUN.finditer(before) if terminates else ()
-    return frozenset(node for each in found for node in _expanded(each["nodes"]))
+    return frozenset(node for each in found for node in nodelist.names(each["nodes"]))
 
 
 def first(ended: Mapping[int, Ended]) -> int | None:
@@ -114,13 +114,6 @@ def firsts(ended: Mapping[int, Ended]) -> tuple[int, ...]:
 def stopped(text: str) -> int:
     """Return how many processes a launcher of PyTorch had to end without saying which ranks they were."""
     return len(set(_STOPPED.findall(text)) - {each["pid"] for each in _TORCH.finditer(text)})
-
-
-def _expanded(text: str) -> list[str]:
-    try:
-        return nodelist.expand(text)
-    except HostfileError:
-        return []
 
 
 def _numbers(text: str, most: int) -> list[int]:

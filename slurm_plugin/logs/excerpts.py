@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from slurm_plugin.logs import reader, tail
+from slurm_plugin.logs.lines import OURS
 
 BEFORE, AFTER = 3, 3  # lines around the evidence
 AROUND: Final = 1 << 13  # bytes that are read on both sides of it
 LONGEST: Final = 200  # characters of a line
 SAME: Final = 60  # characters in which the line must agree with the evidence
 MOST_LINES: Final = 20_000  # lines of slurm_plugin in one log
-_MARK: Final = f"[{reader.OURS}] "
 _ATTEMPT = re.compile(r"attempt (\d{1,6}) of job (\d{1,10})\b")
 _CHECK = re.compile(r".{1,80}: ok on \S+|\S+ .{1,60}: (?:failed|timeout|error): .*")
 
@@ -55,11 +55,11 @@ def checks(paths: Iterable[Path], job_id: int, deadline_s: float) -> dict[int, l
     for path in paths:
         attempt, count = 0, 0
         with suppress(OSError):
-            for _, raw in tail.marks(path, reader.part(path).range, _MARK.encode()):
+            for _, raw in tail.marks(path, reader.part(path).range, OURS.encode()):
                 count += 1
                 if count > MOST_LINES or time.monotonic() > until:
                     break
-                line = reader.harmless(raw.decode("utf-8", "replace"))[len(_MARK) :]
+                line = reader.harmless(raw.decode("utf-8", "replace"))[len(OURS) :]
                 if (begins := _ATTEMPT.match(line)) and int(begins[2]) == job_id:
                     attempt = int(begins[1])
                 elif _CHECK.fullmatch(line):

@@ -60,7 +60,6 @@ class Known(NamedTuple):
 
     state: str = ""  # Slurm's, or the supervisor's word: TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED CANCELLED DEADLINE
     nodes: Mapping[int, str] = {}  # of each rank
-    ended: Mapping[int, int] = {}  # the exit code of each rank, negative for a signal
     faults: Mapping[str, str] = {}  # of each node: what our checks found, or NO_ANSWER
     code: int | None = None  # the job's exit code, negative for a signal
     ended_by: str = ""  # why the supervisor ended the program: hang, nodes, time, or another word
@@ -142,21 +141,15 @@ def _says_so(cause: Cause) -> bool:
 
 def _by_codes(cause: Cause, known: Known) -> Cause:
     """Return a cause for a failure that the log does not mention."""
-    if cause.failure != "none":
+    if cause.failure != "none" or (not known.code and known.state != "FAILED"):
         return cause
-    ends = {rank: code for rank, code in known.ended.items() if code not in (0, -signal.SIGTERM)}
-    if not ends and not known.code and known.state != "FAILED":
-        return cause
-    ranks = tuple(sorted(ends)) if len(ends) < len(known.ended) else ()
-    where = places(ranks, known.nodes)
-    said = "; ".join([*(f"rank {rank} ended with {ends[rank]}" for rank in sorted(ends)[:4])] or [_failed_with(known)])
-    if {*ends.values(), -signal_of(known.code)} & CRASHES:
-        return Cause("segfault", "user", "likely", None, ranks, where, beside=said)
-    codes = {*ends.values()} or {known.code or 0}
-    if len(codes) == 1 and (code := codes.pop()) in _SHELLS_CODES:
+    said, code = _failed_with(known), known.code or 0
+    if -signal_of(code) in CRASHES:
+        return Cause("segfault", "user", "likely", beside=said)
+    if code in _SHELLS_CODES:
         said += f", which means to a shell: {history.SHELLS_CODES[code]}"
-        return Cause(_SHELLS_CODES[code], "user", "likely", None, ranks, where, beside=said)
-    return Cause("unknown", "unknown", "unknown", None, ranks, where, beside=said)
+        return Cause(_SHELLS_CODES[code], "user", "likely", beside=said)
+    return Cause("unknown", "unknown", "unknown", beside=said)
 
 
 def _by_supervisor(cause: Cause, known: Known) -> Cause:

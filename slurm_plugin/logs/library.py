@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,9 +26,9 @@ class Finding(NamedTuple):
     wrong: bool
 
 
-def load(*more: Path) -> tuple[Signature, ...]:
-    """Return our signatures, the site's, and those of further files; a later one replaces one of the same id."""
-    return read(entry for entry, _ in _entries(*more).values())
+def load() -> tuple[Signature, ...]:
+    """Return our signatures and the site's; a later one replaces one of the same id."""
+    return read(entry for entry, _ in _entries().values())
 
 
 def origin(name: str) -> Path:
@@ -78,15 +79,14 @@ def check(path: Path) -> tuple[int, list[Finding]]:
 def _also_match(example: str, entries: list[Entry]) -> list[str]:
     """Return the ids of the causes that know an example line too."""
     scanner = Scanner(read(each for each in entries if each["role"] in ("root", "symptom")))
-    scanner.look_at(example.encode(), Source("example"))
+    scanner.read(BytesIO(example.encode()), Source("example"))
     return list(dict.fromkeys(each.signature.id for each in scanner.events))
 
 
-def _entries(*more: Path) -> dict[str, tuple[Entry, Path]]:
+def _entries() -> dict[str, tuple[Entry, Path]]:
     """Return each compiled entry with its file, by its id."""
     site = sorted(THE_SITES.glob("*.yaml")) if THE_SITES.is_dir() else []
-    paths = (*sorted(OURS.glob("*.yaml")), *site, *more)
-    return {entry["id"]: (entry, path) for path in paths for entry in _of_file(path)}
+    return {entry["id"]: (entry, path) for path in (*sorted(OURS.glob("*.yaml")), *site) for entry in _of_file(path)}
 
 
 def _of_file(path: Path) -> Iterator[Entry]:

@@ -156,10 +156,6 @@ class Scanner:
         """Forget how many lines of each signature were found: those in a further part of a log count by themselves."""
         self._counts.clear()
 
-    def look_at(self, raw: bytes, source: Source) -> None:
-        """Look at one line."""
-        self._block(raw, source, 0, 0)
-
     def _part(self, line: lines.Line, candidates: Sequence[Signature], source: Source, offset: int) -> None:
         if line.text.startswith(lines.OURS):  # it repeats the evidence, or is about slurm_plugin's own files
             return

@@ -29,7 +29,6 @@ ROLES: Final[Mapping[str, str]] = {  # what a line says
     "last": "a cause only if nothing but complaints follows it in its log",
 }
 WHOSE: Final = ("user", "node", "network", "fs", "scheduler", "unknown")
-VERDICTS: Final = ("exclude", "check", "clear")
 FILE: Final = "signatures.json"  # in the site directory
 VERSION: Final = 1
 # Words in many lines of a training log, or of a traceback.

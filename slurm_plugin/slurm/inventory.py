@@ -113,10 +113,7 @@ def device_uses(text: str, of: int | None = None) -> list[DeviceUse]:
             devices = resources.gres(given)
             if not devices and of is None:
                 continue
-            try:
-                names = nodelist.expand(nodes)
-            except nodelist.HostfileError:
-                continue
+            names = nodelist.names(nodes)
             room -= len(names)
             uses += [DeviceUse(number, name, devices) for name in names[: MOST_NODES + 1]]
         found += uses if len(uses) <= MOST_NODES else []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostfiles import HostfileError
+from hostfiles import HostfileError, nodelist
 from hostfiles.nodelist import MAX_NAMES, expand, expand_counts, fold
 from tests.refusals import refusal_of
 from tests.unit.hostfiles.names import NAMES
@@ -74,6 +74,11 @@ def test_expand_refuses_what_is_no_range() -> None:
             "in brackets, where a number or a range such as 1-4 is wanted",
             refusal_of(HostfileError, expand, f"n[{inside}]"),
         ), inside
+
+
+def test_names() -> None:
+    """An empty or malformed list has none."""
+    assert [nodelist.names(text) for text in ("n[2,1]", "", "n[1-2", "(null)")] == [["n2", "n1"], [], [], []]
 
 
 def test_a_long_list_is_shortened_in_the_message() -> None:

@@ -193,18 +193,29 @@ def test_a_verdict_on_a_node(tmp_path: Path) -> None:
 
 
 def test_a_cause_that_is_not_known(logs: Path) -> None:
-    """That is said, with the last lines of the rank that began it."""
-    (logs / "run/attempt_0/2/stderr.log").write_text("")
-    for rank in (0, 1, 3):
-        (logs / f"run/attempt_0/{rank}/stderr.log").write_text("")
+    """That is said, with the last lines of the log that was written last."""
+    for each in logs.rglob("stderr.log"):
+        each.write_text("")
     (logs / "agent.log").write_text("")
-    known = Known(ended={0: 0, 1: 0, 2: -9, 3: 0}, nodes=dict.fromkeys(range(4), "n1"))
-    found = diagnosed(logs, known=known)
+    for rank in (0, 1, 3):
+        os.utime(logs / f"run/attempt_0/{rank}/stdout.log", (0, 0))
+    found = diagnosed(logs, known=Known(code=137, nodes=dict.fromkeys(range(4), "n1")))
     assert form(found)["last"] == {"file": str(logs / "run/attempt_0/2/stdout.log"), "lines": ["step 3 loss 0.25"]}
     said = view.lines(found, on=False)
     assert said[0] == "likely cause: unknown; the program ended without a reason in the log"
     assert f"the last lines: {logs}/run/attempt_0/2/stdout.log" in said
     assert said[-1] == "whether another run succeeds is not known"
+
+
+def test_a_cause_that_no_line_says(logs: Path) -> None:
+    """The last lines are those of the rank that began it."""
+    for each in logs.rglob("stderr.log"):
+        each.write_text("")
+    (logs / "agent.log").write_text(SUMMARY.format(code=-9))
+    os.utime(logs / "run/attempt_0/2/stdout.log", (0, 0))
+    found = diagnosed(logs, known=Known(code=1, oom=True))
+    assert (found.cause.failure, found.cause.ranks, found.cause.event) == ("host_oom", (2,), None)
+    assert form(found)["last"] == {"file": str(logs / "run/attempt_0/2/stdout.log"), "lines": ["step 3 loss 0.25"]}
 
 
 @pytest.mark.parametrize(

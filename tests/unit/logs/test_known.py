@@ -44,18 +44,16 @@ TERMINATED = of("cancelled")  # torchrun's `got signal: 15`
         (RAISED, Known(state="COMPLETED"), "none", ()),
         (of("gpu_oom", sure=True), Known(state="COMPLETED", code=0), "none", ()),
         (RAISED, Known(state="NODE_FAIL", code=0), "user_code", ("n2",)),
-        (RAISED, Known(code=1, ended={2: 1}), "user_code", ("n2",)),
+        (RAISED, Known(code=1), "user_code", ("n2",)),
         # A failure that the log does not mention.
         (NOTHING, Known(code=1), "unknown", ()),
         (NOTHING, Known(code=127), "missing_file", ()),
-        (NOTHING, Known(ended={0: 0, 2: 126}, nodes=NODES, code=1), "permission", ("n2",)),
-        (NOTHING, Known(ended={1: 127, 2: 1}, code=127), "unknown", ()),
+        (NOTHING, Known(code=126), "permission", ()),
         (NOTHING, Known(code=139), "segfault", ()),
         (NOTHING, Known(code=-11), "segfault", ()),
         (NOTHING, Known(state="FAILED"), "unknown", ()),
         (NOTHING, Known(state="FAILED", code=0), "unknown", ()),
-        (NOTHING, Known(ended={0: 0, 2: -11}, nodes=NODES), "segfault", ("n2",)),
-        (NOTHING, Known(ended={0: -15, 1: -9}, nodes=NODES, code=137), "unknown", ("n1",)),
+        (NOTHING, Known(code=137), "unknown", ()),
         # The cgroup's out-of-memory kill.
         (KILLED, Known(oom=True), "host_oom", ("n2",)),
         (KILLED, Known(state="OUT_OF_MEMORY"), "host_oom", ("n2",)),
@@ -179,9 +177,3 @@ def test_a_cause_that_is_confirmed() -> None:
     killed = of("host_oom", rank=2)
     found = weighed(killed, Known(oom=True), NODES)
     assert found == killed._replace(confidence="sure", beside="Slurm saw the out-of-memory killer")
-
-
-def test_ranks_that_ended() -> None:
-    """They are said, with their codes."""
-    found = weighed(NOTHING, Known(ended={0: 0, 2: -9}), {})
-    assert (found.confidence, found.ranks, found.beside) == ("unknown", (2,), "rank 2 ended with -9")
