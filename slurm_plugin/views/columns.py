@@ -18,6 +18,11 @@ def paint(text: str, colour: str, *, on: bool) -> str:
     return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if on and colour else text
 
 
+def counted(number: int, what: str) -> str:
+    """Return `1 node`, `2 nodes`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def columns(rows: Sequence[Sequence[str]], paints: Sequence[Sequence[str]] = (), *, on: bool = False) -> list[str]:
     """Return rows of cells as lines. Each column but the last is as wide as its widest cell.
 

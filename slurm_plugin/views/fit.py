@@ -13,7 +13,8 @@ from slurm_plugin.slurm import Node
 from slurm_plugin.slurm.resources import Gres, Resources
 from slurm_plugin.slurm.resources import gres as devices
 from slurm_plugin.spec import Spec, resources
-from slurm_plugin.views.nodes import BUSY, Fit, Row, is_out, node_count, state
+from slurm_plugin.views.columns import counted
+from slurm_plugin.views.nodes import BUSY, Fit, Row, is_out, state
 
 IDLE, TIGHT, NEVER = "idle", "tight", "never"
 _AND_OR = re.compile(r"[\w.,:+-]+(?:[&|][\w.,:+-]+)*", re.ASCII)  # features without brackets, counts or parentheses
@@ -140,4 +141,4 @@ def summary(name: str, need: Need, there: Mapping[str, int]) -> str:
         says = "too few fit: it never starts as things are"
     note = f"; its constraint {need.unread} is not judged here" if need.unread else ""
     numbers = ", ".join(f"{count} {word}" for word, count in there.items())
-    return f"{name} wants {node_count(need.nodes)}; {numbers}: {says}{note}"
+    return f"{name} wants {counted(need.nodes, 'node')}; {numbers}: {says}{note}"

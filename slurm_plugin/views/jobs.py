@@ -6,11 +6,11 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from hostfiles import HostfileError, nodelist
+from hostfiles import nodelist
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.records import history
 from slurm_plugin.records.nearest import suggestion
-from slurm_plugin.slurm import WAITING, Job, Listed
+from slurm_plugin.slurm import WAITING, Listed
 from slurm_plugin.views import states
 from slurm_plugin.views.columns import columns, cut
 
@@ -199,15 +199,8 @@ def chosen(
         for each in jobs
         if not partitions or not {*partitions}.isdisjoint((each.job.partition or "").split(","))
         if not name or fnmatchcase(each.job.name or "", name)
-        if not nodes or not {*nodes}.isdisjoint(_nodes(each.job))
+        if not nodes or not {*nodes}.isdisjoint(nodelist.names(each.job.nodes))
     ]
-
-
-def _nodes(job: Job) -> list[str]:
-    try:
-        return nodelist.expand(job.nodes) if job.nodes else []
-    except HostfileError:
-        return []
 
 
 def ordered(rows: Iterable[Row], keys: str) -> list[Row]:

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,6 +48,16 @@ def legend(about: str, items: Sequence[tuple[str, str]]) -> str:
     """Return what the colours mean; `items`: classes of the style, and words."""
     shown_items = "".join(f'<li><i class="{kind}"></i>{name}' for kind, name in items)
     return f'<ul class="legend" aria-label="{about}">{shown_items}</ul>'
+
+
+def table(about: str, heads: Sequence[tuple[str, str]], rows: Iterable[str], kind: str = "wrap", name: str = "") -> str:
+    """Return a table. `heads`: the columns, and `n` for those with numbers."""
+    columns = "".join(f'<th scope="col" class="{each}">{head}' for head, each in heads)
+    named = (f' id="{name}"' if name else "") + (f' class="{kind}"' if kind else "")
+    return (
+        f'<div class="scroll"><table{named} aria-label="{about}"><thead><tr>{columns}</thead>'
+        f"<tbody>{''.join(rows)}</table></div>"
+    )
 
 
 def paragraph(words: str, kind: str = "") -> str:

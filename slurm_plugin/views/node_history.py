@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from prechecks.report import OURS
 from slurm_plugin.errors import printable
 from slurm_plugin.records import node_drains, node_repairs
-from slurm_plugin.records.history import duration
+from slurm_plugin.records.history import duration, time_of
 from slurm_plugin.slurm import Node
 from slurm_plugin.slurm.resources import Event
 from slurm_plugin.views.columns import fitted
@@ -47,21 +47,13 @@ def of_comment(node: Node) -> list[Time]:
     found = []
     past = node_drains.past_in(node.comment)
     for place, each in enumerate(past):
-        start = _time(each.start)
+        start = time_of(each.start)
         if start is None:  # an administrator has changed the text
             continue
         open_now = place == len(past) - 1 and is_out(node) and node.standing_reason.startswith(OURS)
         back = BY_ITSELF if each.end else STILL if open_now else BY_HAND
-        found.append(Time(start, _time(each.end), "slurm_plugin", back, each.items.replace(",", ", ")))
+        found.append(Time(start, time_of(each.end), "slurm_plugin", back, each.items.replace(",", ", ")))
     return found
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else None
 
 
 def text(

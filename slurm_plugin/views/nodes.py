@@ -3,7 +3,7 @@
 Everything that users or administrators wrote is made printable here.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from slurm_plugin.records import node_drains
 from slurm_plugin.slurm import ENDED, OUT_OF_SERVICE, UNKNOWN, WAITING, Job, Node
 from slurm_plugin.slurm.resources import DeviceUse, Gres, Resources
 from slurm_plugin.views import why_node
-from slurm_plugin.views.columns import cut, fitted
+from slurm_plugin.views.columns import counted, cut, fitted
 
 LONGEST_NAME: Final = 24  # characters of a job's name in a cell
 BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
@@ -63,13 +63,9 @@ def rows(machines: Mapping[str, tuple[Node, Resources]], jobs: Iterable[Job], us
     devices = {(use.job_id, use.node): use.devices for use in uses}
     there: dict[str, list[JobHere]] = {}
     for job in jobs:
-        if not job.nodes or job.state in ENDED or job.state in WAITING:
+        if job.state in ENDED or job.state in WAITING:
             continue
-        try:
-            names = nodelist.expand(job.nodes)
-        except nodelist.HostfileError:
-            continue
-        for name in names:
+        for name in nodelist.names(job.nodes):
             resources = machines[name][1] if name in machines else Resources()
             own = tuple(_real(each, resources) for each in devices.get((job.id, name), ()))
             there.setdefault(name, []).append(JobHere(job.id, job.name, job.user, own))
@@ -162,7 +158,7 @@ def _devices(resources: Resources, *, named: bool) -> str:
 def used_by(row: Row) -> str:
     """Return the jobs on a node, each with its devices there: `0-1:train 2:eval`. `?`: a job that is not visible."""
     several = len({each.name for each in row.resources.devices}) > 1
-    found = [f"{_indexes(job.devices, several=several)}{_short(job.name)}" for job in row.jobs]
+    found = [f"{_indexes(job.devices, several=several)}{cut(job.name, LONGEST_NAME)}" for job in row.jobs]
     for name in dict.fromkeys(each.name for each in row.resources.used if each.amount):
         known = frozenset[int]().union(*(_numbers(job.devices, name) for job in row.jobs))
         numbered = _numbers(row.resources.used, name)
@@ -173,24 +169,10 @@ def used_by(row: Row) -> str:
     return " ".join(found)
 
 
-def _short(name: str) -> str:
-    return cut(name, LONGEST_NAME)
-
-
 def _indexes(devices: Iterable[Gres], *, several: bool) -> str:
-    parts = [f"{each.name if several else ''}{ranges(each.indexes)}" for each in devices if each.indexes]
+    numbers = [(each.name if several else "", [*map(str, sorted(each.indexes))]) for each in devices if each.indexes]
+    parts = [f"{name}{nodelist.fold(own).strip('[]')}" for name, own in numbers]
     return f"{','.join(parts)}:" if parts else ""
-
-
-def ranges(numbers: Collection[int]) -> str:
-    """Return `0-1,3` for 0, 1 and 3."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
 class Out(NamedTuple):
@@ -244,12 +226,7 @@ def plain(found: Sequence[Row], fits: Mapping[str, Fit] | None = None) -> list[s
         return ["no node matches"]
     words = [fits[row.node.name].word if fits else state(row.node).rstrip("*") for row in found]
     counts = {word: words.count(word) for word in dict.fromkeys(words)}
-    return [f"{node_count(len(found))}: {', '.join(f'{count} {word}' for word, count in counts.items())}"]
-
-
-def node_count(count: int) -> str:
-    """Return `1 node`, `2 nodes`."""
-    return "1 node" if count == 1 else f"{count} nodes"
+    return [f"{counted(len(found), 'node')}: {', '.join(f'{count} {word}' for word, count in counts.items())}"]
 
 
 def form(row: Row, *, periodic: bool | None, fit: Fit | None = None) -> dict[str, Any]:

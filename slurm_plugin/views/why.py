@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from hostfiles import HostfileError, nodelist
+from hostfiles import nodelist
 from prechecks.verdict import first_few
 from slurm_plugin.records import diagnoses, history, slow, token, usage
 from slurm_plugin.records import grant as grants
@@ -17,6 +17,7 @@ from slurm_plugin.records.grant import Grant, is_uncounted
 from slurm_plugin.slurm import ENDED, HELD_BY_LIMIT, OUT_OF_SERVICE, UNKNOWN, WAITING, Job, Node, Queueing, Request
 from slurm_plugin.slurm.resources import Reservation, obstacle
 from slurm_plugin.views import reasons
+from slurm_plugin.views.columns import counted
 from slurm_plugin.views.why_node import Answer, bare_reason, naming
 
 Attempts = Sequence[Mapping[str, Any]]
@@ -96,7 +97,11 @@ def of_tasks(job_id: int, tasks: Mapping[str, int], jobs: Mapping[int, Job]) -> 
     order = sorted(states, key=lambda state: (state in ("COMPLETED", "RUNNING"), state == "PENDING"))
     then = [f"slurm-plugin why {states[state][0]}" for state in order]
     return Answer(
-        f"job {job_id}", "+".join(sorted(states)), "", (f"an array of {_tasks(len(tasks))}", *lines), tuple(then)
+        f"job {job_id}",
+        "+".join(sorted(states)),
+        "",
+        (f"an array of {counted(len(tasks), 'task')}", *lines),
+        tuple(then),
     )
 
 
@@ -119,13 +124,8 @@ def forgotten(job_id: int, nodes: Iterable[Node], attempts: Attempts | None, min
 
 def unavailable(job: Job) -> list[str]:
     """Return the nodes that this job had, excludes, or waits for, as in `ReqNodeNotAvail, UnavailableNodes:n2`."""
-    found: list[str] = []
-    for text in (job.nodes, job.excluded, job.reason.partition("UnavailableNodes:")[2]):
-        try:
-            found += nodelist.expand(text) if text else []
-        except HostfileError:
-            continue
-    return list(dict.fromkeys(found))
+    texts = (job.nodes, job.excluded, job.reason.partition("UnavailableNodes:")[2])
+    return list(dict.fromkeys(name for text in texts for name in nodelist.names(text)))
 
 
 def reserved(
@@ -167,7 +167,7 @@ def _waits(job: Job, given: Grant | None, never: str, reserved: str) -> tuple[st
     at = f" (from {history.moment(job.start_time)} on)" if job.start_time else ""
     missing = job.reason.partition("UnavailableNodes:")[2]
     row_then = "scontrol show reservation" if reserved else _filled(row.then, job)
-    then = [f"slurm-plugin why {name}" for name in _first(missing)] or [row_then]
+    then = [f"slurm-plugin why {name}" for name in nodelist.names(missing)[:1]] or [row_then]
     then += [f"scancel {job.id}"] if never else []
     return f"it waits: {job.reason or 'no reason yet'}: {says}{at}", then
 
@@ -241,32 +241,33 @@ def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node], attempts: A
     """Yield the restarts that the job requested, got and used."""
     request = token.find(job.comment) or token.Token()
     wanted = request.retries
+    asked = counted(wanted, "restart")
     if given is None:
         if wanted and grants.is_alone(job) and attempts is not None:
             used = min(wanted, grants.of_owner(job, wanted, attempts).used)
-            yield f"it restarts itself, without an installation of slurm_plugin: {used} of its {_times(wanted)} used"
+            yield f"it restarts itself, without an installation of slurm_plugin: {used} of its {asked} used"
         elif wanted:
-            yield f"it asked for {_times(wanted)}, and no job_submit.lua of slurm_plugin granted any"
+            yield f"it asked for {asked}, and no job_submit.lua of slurm_plugin granted any"
         if job.restarts:
             yield f"it was requeued {_often(job.restarts)}: by Slurm, its owner, an administrator or a preemption"
         return
     if given.granted < wanted:
-        yield f"it asked for {_times(wanted)}; the site grants {given.granted}"
+        yield f"it asked for {asked}; the site grants {given.granted}"
     given = given.with_restarts(request.again)
     if given.again:
         yield f"it was restarted {_often(given.again)} on nodes that it had, without a requeue"
     over = given.last.startswith(grants.NO_MORE)  # `last` then says why there is no further restart
-    counted = [run.why for run in given.runs if run.number <= given.counted]
-    if counted or (given.requeues and not over):
-        yield f"restart {given.used} of {given.granted} was needed because of {(counted or [given.last])[-1]}"
+    causes = [run.why for run in given.runs if run.number <= given.counted]
+    if causes or (given.requeues and not over):
+        yield f"restart {given.used} of {given.granted} was needed because of {(causes or [given.last])[-1]}"
     if over:
-        yield f"{given.used} of its {_times(given.granted)} used"
+        yield f"{given.used} of its {counted(given.granted, 'restart')} used"
     elif given.granted and not job.restarts and not given.again:
-        yield f"none of its {_times(given.granted)} was needed so far"
+        yield f"none of its {counted(given.granted, 'restart')} was needed so far"
     fresh = bool(blamed) and is_uncounted(job)  # the worker will soon count this restart
     if fresh:
-        causes = "; ".join(f"{each.name}: {bare_reason(each.reason)}" for each in blamed)
-        yield f"its last run ended because of {causes}"
+        faults = "; ".join(f"{each.name}: {bare_reason(each.reason)}" for each in blamed)
+        yield f"its last run ended because of {faults}"
     others = job.restarts - given.requeues - (fresh or over)  # the requeue that the worker cancels is not counted
     if others > 0:
         yield f"it was requeued {_often(others)} for another cause, which costs none of them"
@@ -274,21 +275,6 @@ def _restarts(job: Job, given: Grant | None, blamed: Sequence[Node], attempts: A
 
 def _filled(command: str, job: Job) -> str:
     return command.format(job=job.id, user=job.user, partition=job.partition.partition(",")[0])
-
-
-def _first(nodes: str) -> list[str]:
-    try:
-        return nodelist.expand(nodes)[:1] if nodes else []
-    except HostfileError:
-        return []
-
-
-def _tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{count} tasks"
-
-
-def _times(count: int) -> str:
-    return "1 restart" if count == 1 else f"{count} restarts"
 
 
 def _often(count: int) -> str:

@@ -161,7 +161,7 @@ def slices(found: Plotted, dimensions: Sequence[Dimension]) -> Iterable[str]:
         marks = [Mark(trial, [(x.at(number), y.at(value))], found.shades[trial]) for trial, number, value in known]
         body = (
             charts.upright(y, LEFT, NARROW - RIGHT)
-            + charts.across(x._replace(choices=x.choices), LOW - BOTTOM, TOP, "logarithmic" if x.log else "")
+            + charts.across(x, LOW - BOTTOM, TOP, "logarithmic" if x.log else "")
             + f'<g class="dots">{charts.marks(marks)}</g>'
         )
         about = f"{found.metric} of each trial over {dimension.name}."

@@ -149,9 +149,7 @@ def _table(experiment: Experiment, trials: Sequence[Trial], now: float, link: Ca
     A page of many trials has many cells: they have no class and no end tag.
     """
     dimensions, several = searched(experiment.search.space), len(experiment.search.algorithms) > 1
-    columns = "".join(
-        f'<th scope="col" class="{kind}"><button>{escaped(name)}</button>' for name, kind in _heads(experiment)
-    )
+    heads = [(f"<button>{escaped(name)}</button>", kind) for name, kind in _heads(experiment)]
     rows = []
     for each in trials:
         time, far, address = duration_s(each, now), trained(each), link(each.number)
@@ -166,10 +164,7 @@ def _table(experiment: Experiment, trials: Sequence[Trial], now: float, link: Ca
         ]
         rows.append(f'<tr id="t{each.number}">{"".join(cells)}')
     caption = "All trials: state, value, hyperparameters, length, time and reason"
-    return (
-        f'<div class="scroll"><table id="trials" aria-label="{caption}"><thead><tr>{columns}</thead>'
-        f"<tbody>{''.join(rows)}</table></div>"
-    )
+    return markup.table(caption, heads, rows, kind="", name="trials")
 
 
 def _fixed(experiment: Experiment, trials: Sequence[Trial]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import printable
 from slurm_plugin.views.columns import columns, finite, shown
+from slurm_plugin.views.markup import Axis
 
 VALIDATION, TRAINING = "validation", "training"
 # Keys of a line that say how far the trial is, the first one that is there counts.
@@ -113,16 +114,14 @@ def plot(points: Sequence[Point]) -> list[str]:
     known = [each for each in points if math.isfinite(each.value)]
     if len(known) < 2:
         return []
-    values = [each.value for each in known]
-    log = min(values) > 0 and max(values) / min(values) > 1e4
-    ys = [math.log(each) for each in values] if log else values
+    low, high = min(each.value for each in known), max(each.value for each in known)
     left, right = min(each.length for each in known), max(each.length for each in known)
-    low, high = min(ys), max(ys)
+    log = low > 0 and high / low > 1e4
+    x, y = Axis(left, right, 0, WIDTH - 1), Axis(low, high, HEIGHT - 1, 0, log)
     cells = [[" "] * WIDTH for _ in range(HEIGHT)]
-    for each, y in zip(known, ys, strict=True):
-        column = round(_part(each.length, left, right) * (WIDTH - 1))
-        cells[round((1 - _part(y, low, high)) * (HEIGHT - 1))][column] = "*"
-    labels = {0: shown(max(values)), HEIGHT - 1: shown(min(values))}
+    for each in known:
+        cells[y.at(each.value)][x.at(each.length)] = "*"
+    labels = {0: shown(high), HEIGHT - 1: shown(low)}
     margin = max(map(len, labels.values()))
     lines = [f"{labels.get(row, ''):>{margin}} |{''.join(line).rstrip()}" for row, line in enumerate(cells)]
     ends = shown(left), shown(right)
@@ -131,8 +130,3 @@ def plot(points: Sequence[Point]) -> list[str]:
         f"{'':{margin}} +{'-' * WIDTH}",
         f"{'':{margin}}  {ends[0]}{ends[1]:>{WIDTH - len(ends[0])}}" + (" (logarithmic)" if log else ""),
     ]
-
-
-def _part(value: float, low: float, high: float) -> float:
-    """Return where a value is between two others, from 0 to 1."""
-    return (value / 2 - low / 2) / (high / 2 - low / 2) if high / 2 > low / 2 else 0.5

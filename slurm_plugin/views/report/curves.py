@@ -1,13 +1,13 @@
 """How a job used its nodes and how fast it was, as curves over its time. Pure."""
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from slurm_plugin.records.history import duration
 from slurm_plugin.records.usage import LOW
 from slurm_plugin.views.columns import finite
-from slurm_plugin.views.markup import Axis
+from slurm_plugin.views.markup import Axis, table
 from slurm_plugin.views.report import plane
 from slurm_plugin.views.report.plane import Plane
 from slurm_plugin.views.report.story import Story
@@ -167,28 +167,18 @@ def numbers(story: Story) -> str:
     every = curves(story)
     if not every:
         return ""
-    head = "".join(f'<th scope="col" class="n">{html.escape(each.title)}' for each in every)
+    heads = [("Attempt", "n"), ("Took", "n"), *((html.escape(each.title), "n") for each in every)]
     rows = []
     for attempt in story.attempts:
-        cells = "".join(
-            f'<td class="n">{_mean(each, attempt.number, _last if each.key == "step" else _average)}' for each in every
-        )
+        cells = "".join(f'<td class="n">{_mean(each, attempt.number)}' for each in every)
         took = duration(attempt.end - attempt.start)
         rows.append(f'<tr><th scope="row" class="n">{attempt.number}<td class="n">{took}{cells}')
-    return (
-        '<div class="scroll"><table aria-label="Use and speed of each attempt"><thead><tr><th scope="col" class="n">'
-        f'Attempt<th scope="col" class="n">Took{head}</thead><tbody>{"".join(rows)}</table></div>'
-    )
+    return table("Use and speed of each attempt", heads, rows, kind="")
 
 
-def _average(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _last(values: Sequence[float]) -> float:
-    return max(values)
-
-
-def _mean(curve: Curve, attempt: int, of: Callable[[Sequence[float]], float]) -> str:
-    values = [value for _, number, value in curve.values if number == attempt]
-    return html.escape(f"{amount(of(values))} {curve.unit}") if values else ""
+def _mean(curve: Curve, attempt: int) -> str:
+    """Return the mean of an attempt; of the steps, the last one."""
+    if not (values := [value for _, number, value in curve.values if number == attempt]):
+        return ""
+    found = max(values) if curve.key == "step" else sum(values) / len(values)
+    return html.escape(f"{amount(found)} {curve.unit}")

@@ -5,7 +5,7 @@ Names, causes and lines of logs are text of users: every one is escaped.
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from slurm_plugin.records import diagnoses
 from slurm_plugin.records.history import THEN, duration
 from slurm_plugin.views import markup
-from slurm_plugin.views.markup import LONGEST, escaped, legend, paragraph
+from slurm_plugin.views.markup import LONGEST, escaped, legend, paragraph, table
 from slurm_plugin.views.report import curves, verdict
 from slurm_plugin.views.report.plane import Plane
 from slurm_plugin.views.report.story import CHECKPOINT, MOST_ATTEMPTS, Attempt, Story
@@ -68,18 +68,6 @@ def _legend(story: Story) -> str:
     return legend("Colours and shapes", [(f"b-{kind}", words) for kind, words in LEGEND.items() if kind in kinds])
 
 
-def _table(
-    about: str, heads: Sequence[tuple[str, str]], rows: Iterable[str], kind: str = "wrap", name: str = ""
-) -> str:
-    """Return a table. `heads`: the columns, and `n` for those with numbers."""
-    columns = "".join(f'<th scope="col" class="{each}">{head}' for head, each in heads)
-    named = f' id="{name}"' if name else ""
-    return (
-        f'<div class="scroll"><table{named} class="{kind}" aria-label="{about}"><thead><tr>{columns}</thead>'
-        f"<tbody>{''.join(rows)}</table></div>"
-    )
-
-
 def _attempts(attempts: Sequence[Attempt], on: Plane) -> str:
     """Return the attempts, which is the timeline as a table."""
     if not attempts:
@@ -106,7 +94,7 @@ def _attempts(attempts: Sequence[Attempt], on: Plane) -> str:
         ("Then", ""),
         ("Because", ""),
     ]
-    return paragraph("Select an attempt, here or in the timeline, to see only it.", "dim hint") + _table(
+    return paragraph("Select an attempt, here or in the timeline, to see only it.", "dim hint") + table(
         "Attempts: start, time, nodes, exit code, what followed and why", heads, rows, name="attempts"
     )
 
@@ -152,7 +140,7 @@ def _restarts(story: Story, on: Plane) -> str:
         "<tr>" + "".join(f'<td class="{heads[place][1]}">{escaped(row[place])}' for place in known) for row in cells
     ]
     shown_heads = [heads[place] for place in known]
-    return f"<h2>Restarts</h2>{_table('Restarts and what they cost', shown_heads, rows)}" if rows else ""
+    return f"<h2>Restarts</h2>{table('Restarts and what they cost', shown_heads, rows)}" if rows else ""
 
 
 def _checks(story: Story) -> str:
@@ -185,7 +173,7 @@ def _events(story: Story, on: Plane) -> str:
         for each in story.marks[:MOST_EVENTS]
     ]
     heads = [("Time", ""), ("What", ""), ("Node", ""), ("Because", ""), ("Attempt", "n")]
-    return f"<h2>Events</h2>{_table('Faults, drains and checkpoints', heads, rows)}" if rows else ""
+    return f"<h2>Events</h2>{table('Faults, drains and checkpoints', heads, rows)}" if rows else ""
 
 
 def _footer(story: Story, on: Plane) -> str:

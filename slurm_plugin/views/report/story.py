@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from hostfiles import HostfileError, nodelist
+from hostfiles import nodelist
 from slurm_plugin.records import diagnoses, history
 from slurm_plugin.records.progress_file import Point
 from slurm_plugin.records.slow import Notice
@@ -182,10 +182,7 @@ def seconds(text: Any) -> float | None:
 
 
 def _expanded(text: str, room: int) -> tuple[str, ...]:
-    try:
-        found = nodelist.expand(text)
-    except HostfileError:
-        return ()
+    found = nodelist.names(text)
     return tuple(found) if len(found) <= room else ()
 
 
