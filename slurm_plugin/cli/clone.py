@@ -1,7 +1,6 @@
 """`slurm-plugin clone`: submit a job again as a new job, with changes."""
 
 import os
-import pwd
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,10 +19,6 @@ from slurm_plugin.slurm import JobNotFoundError, Slurm, SlurmError, own_name
 from slurm_plugin.spec import changes, documents, submit_config
 from slurm_plugin.spec.changes import Change
 from slurm_plugin.submit import submission
-
-
-class NotKeptError(SlurmPluginError):
-    """Neither the job's directory nor Slurm has what the job was submitted as (exit 1)."""
 
 
 class Original(NamedTuple):
@@ -80,7 +75,7 @@ def _check(data: bytes, name: str, settings: submit_config.SubmitConfig) -> None
 
 
 def original(word: str, directory: Path, door: Slurm) -> Original:
-    """Return what a job was submitted as. Raise NotKeptError if neither its directory nor Slurm has it.
+    """Return what a job was submitted as. Raise SlurmPluginError if neither its directory nor Slurm has it.
 
     Files of other users than the job's owner do not count: in a working directory where others may write, they could
     replace the job's directory, and the clone would run their command. The owner of a forgotten job is the caller.
@@ -98,28 +93,20 @@ def original(word: str, directory: Path, door: Slurm) -> Original:
         name = ""
     whole, _, task = (name or str(number)).partition("_")
     own = (workdir or directory) / job_directory.OURS / whole
-    uid = _uid(owner)
+    uid = job_records.uid_of(owner or own_name())
     spec, script = (job_directory.kept(own, each, uid) for each in (job_directory.SPEC, job_directory.SCRIPT))
     if spec is None and script is None and owner:
         try:
             script = door.batch_script(int(whole)).encode("utf-8", "surrogateescape")
         except SlurmError as error:
-            raise NotKeptError(f"{own}: found no {job_directory.SPEC}, and {error}") from error
+            raise SlurmPluginError(f"{own}: found no {job_directory.SPEC}, and {error}") from error
     if spec is None and script is None:
-        raise NotKeptError(
+        raise SlurmPluginError(
             f"{own}: found no {job_directory.SPEC}, or only the job's owner may read it\n"
             "  the working directory of a job that Slurm has forgotten: slurm-plugin clone --directory DIR JOB"
         )
     mine = owner in ("", own_name())
     return Original(f"job {word}", (workdir or directory) if mine else Path.cwd(), task, spec, script)
-
-
-def _uid(user: str) -> int:
-    """Return the uid of a job's owner; of the caller if the owner is not known."""
-    try:
-        return pwd.getpwnam(user).pw_uid if user else os.geteuid()
-    except KeyError:
-        return int(user) if user.isdecimal() else job_records.NO_USER
 
 
 def place(found: Original) -> list[Change]:

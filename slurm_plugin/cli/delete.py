@@ -21,16 +21,11 @@ from slurm_plugin.spec import documents
 from slurm_plugin.views import log
 
 
-class NotDeletedError(SlurmPluginError):
-    """The job's records were not deleted (exit 1)."""
-
-
 class Plan(NamedTuple):
     """What to remove of a job."""
 
     job: int
     workdir: Path
-    records: bool  # whether the job has a directory of records
     logs: tuple[Path, ...]  # the job's own logs; those of nodes and ranks belong to the records
     kept: tuple[str, ...]  # what is kept, and why
     checkpoints: Path | None
@@ -58,7 +53,7 @@ def delete(jobs: Sequence[str], directory: Path, *, checkpoints: bool, yes: bool
         if not yes:
             click.echo(f"job {found.job}:\n" + "\n".join(f"  {line}" for line in lines), err=True)
             if not click.confirm("delete this?", err=True):
-                raise NotDeletedError(f"job {found.job} is kept")
+                raise SlurmPluginError(f"job {found.job} is kept")
         freed = _remove(found, cluster)
         form: dict[str, Any] = {"bytes": freed, "kept": list(found.kept)}
         form["checkpoints"] = str(found.checkpoints) if found.checkpoints else None
@@ -68,10 +63,10 @@ def delete(jobs: Sequence[str], directory: Path, *, checkpoints: bool, yes: bool
 
 
 def plan(word: str, directory: Path, door: Slurm, *, checkpoints: bool) -> Plan:
-    """Return what to remove of a job. Raise NotDeletedError if the job has not ended, or has no records here."""
+    """Return what to remove of a job. Raise SlurmPluginError if the job has not ended, or has no records here."""
     job_id = job_lookup.job_number(word, door, directory)
     if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
-        raise NotDeletedError(
+        raise SlurmPluginError(
             f"job {job_id} is an array\n  delete its tasks: slurm-plugin delete {' '.join([*tasks][:8])}"
         )
     workdir = directory
@@ -79,22 +74,22 @@ def plan(word: str, directory: Path, door: Slurm, *, checkpoints: bool) -> Plan:
         job = door.job(job_id)
         workdir = job_lookup.work_directory(door, job_id) or directory
         if job.state not in ENDED:
-            raise NotDeletedError(
+            raise SlurmPluginError(
                 f"job {job_id} has not ended: it is {job.state}\n  stop it: slurm-plugin stop {job_id}"
             )
     except JobNotFoundError:  # Slurm forgets jobs some minutes after their end
         pass
     own = workdir / job_directory.OURS / str(job_id)
     if not own.is_dir():
-        raise NotDeletedError(
+        raise SlurmPluginError(
             f"{printable(str(own))}: found no such directory\n"
             "  the working directory of a job that Slurm has forgotten: slurm-plugin delete --directory DIR JOB"
         )
     if own.lstat().st_uid != os.geteuid():
-        raise NotDeletedError(f"{printable(str(own))} belongs to another user\n  yours: squeue --me --states=all")
+        raise SlurmPluginError(f"{printable(str(own))} belongs to another user\n  yours: squeue --me --states=all")
     logs, kept = _logs(own, job_id)
     place = _checkpoints(own, workdir) if checkpoints else None
-    return Plan(job_id, workdir, own.is_dir(), tuple(logs), tuple(kept), place)
+    return Plan(job_id, workdir, tuple(logs), tuple(kept), place)
 
 
 def _logs(own: Path, job_id: int) -> tuple[list[Path], list[str]]:
@@ -122,19 +117,19 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _checkpoints(own: Path, workdir: Path) -> Path | None:
-    """Return the checkpoint directory of a job's spec. Raise NotDeletedError if it may contain other files."""
+    """Return the checkpoint directory of a job's spec. Raise SlurmPluginError if it may contain other files."""
     data = job_directory.kept(own, job_directory.SPEC)
     named = documents.read(data, job_directory.SPEC).fields.get("checkpoint") if data else None
     if not isinstance(named, str) or not named:
-        raise NotDeletedError(f"{printable(str(own))}: found no spec with `checkpoint`\n  remove checkpoints by hand")
+        raise SlurmPluginError(f"{printable(str(own))}: found no spec with `checkpoint`\n  remove checkpoints by hand")
     place = (workdir / named).resolve()
     for other in (workdir.resolve(), Path.home().resolve()):
         if other.is_relative_to(place):
-            raise NotDeletedError(f"checkpoint: {printable(named)} contains {other}\n  remove checkpoints by hand")
+            raise SlurmPluginError(f"checkpoint: {printable(named)} contains {other}\n  remove checkpoints by hand")
     if not place.is_dir():
         return None
     if place.stat().st_uid != os.geteuid():
-        raise NotDeletedError(f"{printable(str(place))} belongs to another user")
+        raise SlurmPluginError(f"{printable(str(place))} belongs to another user")
     return place
 
 
@@ -148,21 +143,21 @@ def _shown(found: Plan) -> Iterator[str]:
 
 
 def _remove(found: Plan, cluster: str) -> int:
-    """Remove a job's records, logs and checkpoints. Return the freed bytes. Raise NotDeletedError if some are left."""
+    """Remove a job's records, logs and checkpoints. Return the freed bytes. Raise SlurmPluginError if some are left."""
     freed = retention.remove_job(found.workdir, found.job, cluster)
     if freed is None:
-        raise NotDeletedError(f"job {found.job} belongs to another cluster, or cannot be removed\n  delete it there")
+        raise SlurmPluginError(f"job {found.job} belongs to another cluster, or cannot be removed\n  delete it there")
     for path in found.logs:
         try:
             size = path.lstat().st_blocks * retention.BLOCK_BYTES
             path.unlink()
             freed += size
         except OSError as error:
-            raise NotDeletedError(f"{printable(str(path))}: {error.strerror}") from error
+            raise SlurmPluginError(f"{printable(str(path))}: {error.strerror}") from error
     if found.checkpoints:
         failed = list[str]()
         freed += sum(each.lstat().st_blocks * retention.BLOCK_BYTES for each in found.checkpoints.rglob("*"))
         shutil.rmtree(found.checkpoints, onerror=lambda _, path, __: failed.append(str(path)))
         if failed:
-            raise NotDeletedError(f"{printable(failed[0])}: could not be removed, and {len(failed) - 1} more")
+            raise SlurmPluginError(f"{printable(failed[0])}: could not be removed, and {len(failed) - 1} more")
     return freed

@@ -26,7 +26,6 @@ ELSEWHERE = {
     **dict.fromkeys(("watch", "wait", "follow"), "slurm-plugin submit --wait JOB.yaml"),
     **{name: f"{name}, a command of Slurm's own" for name in _SLURMS},
     **{name: f"slurm-plugin open JOB {name}" for name in ("jupyter", "tensorboard", "code")},
-    "ssh": "slurm-plugin shell JOB",
     "validate": "slurm-plugin render JOB.yaml",
     **dict.fromkeys(("free", "node", "gpus"), "slurm-plugin nodes"),
     "install": "slurm-plugin site install",

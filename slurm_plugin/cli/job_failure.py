@@ -102,9 +102,7 @@ def _state(line: Mapping[str, Any], state: str) -> str:
 def _down(line: Mapping[str, Any]) -> dict[str, str]:
     """Return the nodes that went down and so ended an attempt, as its record names them."""
     found = re.search(rf"(\S+) {grant.DOWN}", str(line.get("cause")).replace(grant.WENT_DOWN, ""))
-    with suppress(HostfileError):
-        return dict.fromkeys(nodelist.expand(found[1]) if found else (), grant.DOWN)
-    return {}
+    return dict.fromkeys(nodelist.names(found[1]) if found else (), grant.DOWN)
 
 
 def _unstarted(door: Slurm, job: Job) -> Known:

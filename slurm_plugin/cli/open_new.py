@@ -24,14 +24,10 @@ OUTPUT: Final = "%x-%j.out"  # replaces the command of an array
 POLL_S: Final = 0.5
 
 
-class NotStartedError(SlurmPluginError):
-    """The job ended before it could be opened (exit 1)."""
-
-
 def submit(given: str) -> int:
-    """Submit a spec without its command, wait until it runs, and return the job id. Raise NotStartedError.
+    """Submit a spec without its command, wait until it runs, and return the job id.
 
-    `given`: the spec's file, or a job that was submitted as a spec.
+    `given`: the spec's file, or a job that was submitted as a spec. Raise SlurmPluginError if the job does not run.
     """
     config = os.environ.get(specs.CONFIG)
     settings = submit_config.load(Path(config) if config else None)
@@ -98,7 +94,7 @@ def idle(spec: Spec) -> Spec:
 
 
 def _wait(job_id: int) -> None:
-    """Wait until the job's command has been launched, and print its changes. Raise NotStartedError if it ends."""
+    """Wait until the job's command has been launched, and print its changes. Raise SlurmPluginError if it ends."""
     door = connect()
     for look in follow.follow(door, job_id, time):
         for change in look.changes:
@@ -115,5 +111,5 @@ def _wait(job_id: int) -> None:
             return
         time.sleep(POLL_S)
     if job.state in ENDED:
-        raise NotStartedError(f"job {job_id} has ended: it is {job.state}\n  try: slurm-plugin why {job_id}")
-    raise NotStartedError(f"job {job_id} is {job.state}\n  when it runs: slurm-plugin open {job_id} shell")
+        raise SlurmPluginError(f"job {job_id} has ended: it is {job.state}\n  try: slurm-plugin why {job_id}")
+    raise SlurmPluginError(f"job {job_id} is {job.state}\n  when it runs: slurm-plugin open {job_id} shell")

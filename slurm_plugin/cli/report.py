@@ -4,11 +4,10 @@ import json
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from hostfiles import HostfileError, nodelist
+from hostfiles import nodelist
 from slurm_plugin.cli.nodeside import job_lookup, log_lookup, output, why
 from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JobFacts
@@ -117,10 +116,8 @@ def _why(word: str, door: Slurm, directory: Path) -> tuple[Sequence[str], Sequen
 
 def _drained(door: Slurm, attempts: Sequence[Mapping[str, Any]], job: Job | None, job_id: int) -> list[Drain]:
     """Return the last drains of the job's nodes, and the current drains because of this job."""
-    names: dict[str, None] = {}
-    for text in [*(str(each.get("nodes", "")) for each in attempts), job.nodes if job else ""]:
-        with suppress(HostfileError):
-            names |= dict.fromkeys(nodelist.expand(text) if text else ())
+    texts = [*(str(each.get("nodes", "")) for each in attempts), job.nodes if job else ""]
+    names = dict.fromkeys(name for text in texts for name in nodelist.names(text))
     if not names or len(names) > MOST_NODES:
         return []
     try:

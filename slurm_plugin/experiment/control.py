@@ -18,23 +18,12 @@ from slurm_plugin.slurm import ENDED, WAITING, Slurm, SlurmAwayError
 from slurm_plugin.slurm.calls import ignoring_ended_tasks
 
 
-class Tasks(NamedTuple):
-    """The tasks of an experiment's arrays that Slurm has not ended: name (7_1) -> state."""
-
-    states: Mapping[str, str]
-
-    @property
-    def arrays(self) -> set[int]:
-        """Return the arrays that have not ended."""
-        return {int(name.partition("_")[0]) for name in self.states}
-
-
 class Change(NamedTuple):
     """What a verb has done."""
 
     experiment: Experiment
     state: State  # after it
-    tasks: Tasks  # before it
+    tasks: Mapping[str, str]  # before it, as of `living`
     array: Array | None = None  # newly submitted
     refused: str = ""  # why Slurm has accepted no further tasks; empty: it has, or none was needed
 
@@ -42,11 +31,11 @@ class Change(NamedTuple):
     def at_work(self) -> int:
         """Return how many tasks had a trial or waited in the queue. A running task without one may be about to end."""
         working = {each.task for each in self.state.trials if each.state == RUNNING}
-        return sum(state in WAITING or name in working for name, state in self.tasks.states.items())
+        return sum(state in WAITING or name in working for name, state in self.tasks.items())
 
 
-def living(directory: Path, state: State, door: Slurm) -> Tasks:
-    """Return the tasks that Slurm has not ended. A state that is not known counts as alive.
+def living(directory: Path, state: State, door: Slurm) -> dict[str, str]:
+    """Return the tasks that Slurm has not ended: name (7_1) -> state. A state that is not known counts as alive.
 
     Raise SlurmPluginError if another cluster has them: this one has other jobs with these ids.
     """
@@ -62,7 +51,7 @@ def living(directory: Path, state: State, door: Slurm) -> Tasks:
         names = door.members(number)
         jobs = door.jobs(sorted(set(names.values())))
         found |= {name: jobs[each].state for name, each in names.items() if each in jobs}
-    return Tasks({name: each for name, each in found.items() if each not in ENDED})
+    return {name: each for name, each in found.items() if each not in ENDED}
 
 
 def left(experiment: Experiment, state: State) -> int:
@@ -75,14 +64,14 @@ def left(experiment: Experiment, state: State) -> int:
 def pause(directory: Path, door: Slurm) -> Change:
     """Begin no trial and start no task until `resume`. Running trials end as they would."""
     done = _record(directory, door, {"e": "pause"})
-    _of_arrays(done.tasks.arrays, door.hold)  # running tasks too: one that is requeued waits for `resume`
+    _of_arrays(done.tasks, door.hold)  # running tasks too: one that is requeued waits for `resume`
     return done
 
 
 def resume(directory: Path, door: Slurm) -> Change:
     """Go on after `pause` and `stop`. If its tasks are too few for what is left, submit an array."""
     done = _record(directory, door, {"e": "resume"})
-    _of_arrays(done.tasks.arrays, door.release)
+    _of_arrays(done.tasks, door.release)
     return _with_workers(directory, door, done)
 
 
@@ -94,14 +83,14 @@ def stop(directory: Path, door: Slurm) -> Change:
 def cancel(directory: Path, door: Slurm) -> Change:
     """End all trials now and remove all tasks from Slurm."""
     done = _record(directory, door, {"e": "cancel"})
-    _of_arrays(done.tasks.arrays, door.cancel)
+    _of_arrays(done.tasks, door.cancel)
     return done
 
 
 def concurrency(directory: Path, door: Slurm, most: int) -> Change:
     """Set the most trials at once. Trials that already run go on."""
     done = _record(directory, door, {"e": "concurrent", "to": most})
-    _of_arrays(done.tasks.arrays, lambda each: door.update_job(each, ArrayTaskThrottle=str(most)))
+    _of_arrays(done.tasks, lambda each: door.update_job(each, ArrayTaskThrottle=str(most)))
     return done
 
 
@@ -170,9 +159,9 @@ def _record(directory: Path, door: Slurm, event: Mapping[str, Any]) -> Change:
     return Change(experiment, state, living(directory, state, door))
 
 
-def _of_arrays(arrays: Iterable[int], ask: Callable[[int], None]) -> None:
-    """Send a request for each array. Slurm refuses it for the tasks that have ended in the meantime."""
-    for number in sorted(arrays):
+def _of_arrays(tasks: Iterable[str], ask: Callable[[int], None]) -> None:
+    """Send a request for each array that has tasks. Slurm refuses it for the tasks that have ended in the meantime."""
+    for number in sorted({int(name.partition("_")[0]) for name in tasks}):
         with ignoring_ended_tasks():
             ask(number)
 

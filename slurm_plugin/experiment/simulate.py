@@ -10,7 +10,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.experiment.searchers import asha, make, simple
@@ -31,19 +31,6 @@ class Config(NamedTuple):
     search: Search
     promotes: bool
     period: int  # between validations with --sequential; 0: the shortest rung
-
-
-class Form(Protocol):
-    """A searcher that is asked what follows each operation."""
-
-    def begin(self) -> list[Operation]:
-        """Return the first operation of each trial that begins now."""
-
-    def completed(self, operation: Operation, value: float | None) -> list[Operation]:
-        """Return what follows a validation, or a failure (None)."""
-
-    def rungs(self, number: int) -> tuple[int, ...]:
-        """Return the lengths of the rungs of a trial."""
 
 
 class Stopping:
@@ -126,7 +113,7 @@ def read_config(fields: Mapping[str, Any], trials: int) -> Config:
 
 def simulate(config: Config, metrics: Sequence[Value]) -> list[list[int]]:
     """Return the lengths that each trial trained to. The operations of all trials wait in one queue."""
-    form: Form = Promoting(config.search) if config.promotes else Stopping(config.search)
+    form: Promoting | Stopping = Promoting(config.search) if config.promotes else Stopping(config.search)
     lengths: list[list[int]] = []
     queue = deque(form.begin())
     while queue:

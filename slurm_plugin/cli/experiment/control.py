@@ -10,26 +10,21 @@ from typing import Any
 import click
 
 from slurm_plugin.cli.group import json_option
-from slurm_plugin.cli.nodeside import output
+from slurm_plugin.cli.nodeside import job_lookup, output
 from slurm_plugin.cli.nodeside.definition import coloured
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import control, journal
 from slurm_plugin.experiment.array import find_experiment, registered
 from slurm_plugin.experiment.control import Change
 from slurm_plugin.records.experiments import RUNNING, Experiment, State
-from slurm_plugin.slurm import Slurm, SlurmAwayError, connect
-from slurm_plugin.views.columns import columns
+from slurm_plugin.slurm import Slurm, SlurmAwayError
+from slurm_plugin.views.columns import columns, counted
 from slurm_plugin.views.experiment import summary, text
 
-DEADLINE_S = 10.0  # for each answer of Slurm, while a person waits at a terminal
 INTERRUPTED = "interrupted"  # trials are left, and Slurm has no task for them
 # An experiment at the command line: its directory, the directory's name, or its array's job id.
 which = click.argument("word", metavar="EXPERIMENT")
 Sentence = Callable[[Change, str], str]
-
-
-def _door() -> Slurm:
-    return connect(deadline_s=DEADLINE_S)
 
 
 @contextmanager
@@ -45,7 +40,7 @@ def _change(word: str, verb: str, ask: Callable[[Path, Slurm], Change], sentence
     """Change an experiment, and print what happens now."""
     directory = find_experiment(word)
     with _answered():
-        done = ask(directory, _door())
+        done = ask(directory, job_lookup.door_to_slurm())
     if as_json:
         form: dict[str, Any] = {"v": 1, "experiment": str(directory), "asked": verb, "left": _left(done)}
         array = done.array._asdict() if done.array else {"job": None, "tasks": 0}
@@ -60,14 +55,13 @@ def _left(done: Change) -> int:
 
 
 def _running(done: Change) -> str:
-    count = sum(each.state == RUNNING for each in done.state.trials)
-    return f"{count} running {'trial' if count == 1 else 'trials'}"
+    return counted(sum(each.state == RUNNING for each in done.state.trials), "running trial")
 
 
 def _goes_on(done: Change, shown: str) -> str:
     """Return who works on what is left."""
     if done.array:
-        tasks = f"{done.array.tasks} {'task' if done.array.tasks == 1 else 'tasks'}"
+        tasks = counted(done.array.tasks, "task")
         beside = f" beside the {done.at_work} of earlier arrays," if done.at_work else ""
         return f"submitted array {done.array.job}, {tasks}{beside} for {_left(done)} trials"
     if not _left(done):
@@ -76,64 +70,47 @@ def _goes_on(done: Change, shown: str) -> str:
     return f"its tasks go on with the {_left(done)} trials that are left{refused}"
 
 
-@click.command()
-@which
-@json_option
-def pause(word: str, *, as_json: bool) -> int:
-    """Begin no trial of EXPERIMENT and start no task until `resume`. Running trials end as they would."""
-    return _change(
-        word,
-        "pause",
-        control.pause,
-        lambda done, shown: (
-            f"paused; {_running(done)} ending as they would, {_left(done)} left\n"
-            f"  go on: slurm-plugin experiment resume {shown}"
-        ),
-        as_json=as_json,
-    )
+def _verb(change: Callable[[Path, Slurm], Change], about: str, sentence: Sentence) -> click.Command:
+    """Return the command of a verb that takes nothing but the experiment."""
+    name = change.__name__
+
+    @click.command(name, help=about)
+    @which
+    @json_option
+    def command(word: str, *, as_json: bool) -> int:
+        return _change(word, name, change, sentence, as_json=as_json)
+
+    return command
 
 
-@click.command()
-@which
-@json_option
-def resume(word: str, *, as_json: bool) -> int:
-    """Go on with EXPERIMENT after `pause`, `stop`, or when its tasks have ended before its budget.
-
-    If its tasks are too few for what is left of the budget, a further array is submitted.
-    """
-    return _change(word, "resume", control.resume, _goes_on, as_json=as_json)
-
-
-@click.command()
-@which
-@json_option
-def stop(word: str, *, as_json: bool) -> int:
-    """Begin no new trial of EXPERIMENT. Running trials end as they would."""
-    return _change(
-        word,
-        "stop",
-        control.stop,
-        lambda done, shown: (
-            f"no new trial begins; {_running(done)} ending as they would\n"
-            f"  end them too: slurm-plugin experiment cancel {shown}\n"
-            f"  go on: slurm-plugin experiment resume {shown}"
-        ),
-        as_json=as_json,
-    )
-
-
-@click.command()
-@which
-@json_option
-def cancel(word: str, *, as_json: bool) -> int:
-    """End all trials of EXPERIMENT now, and remove its tasks from Slurm. Its directory stays."""
-    return _change(
-        word,
-        "cancel",
-        control.cancel,
-        lambda _, shown: f"cancelled\n  what it found: slurm-plugin experiment best {shown}",
-        as_json=as_json,
-    )
+pause = _verb(
+    control.pause,
+    "Begin no trial of EXPERIMENT and start no task until `resume`. Running trials end as they would.",
+    lambda done, shown: (
+        f"paused; {_running(done)} ending as they would, {_left(done)} left\n"
+        f"  go on: slurm-plugin experiment resume {shown}"
+    ),
+)
+resume = _verb(
+    control.resume,
+    "Go on with EXPERIMENT after `pause`, `stop`, or when its tasks have ended before its budget.\n\n"
+    "If its tasks are too few for what is left of the budget, a further array is submitted.",
+    _goes_on,
+)
+stop = _verb(
+    control.stop,
+    "Begin no new trial of EXPERIMENT. Running trials end as they would.",
+    lambda done, shown: (
+        f"no new trial begins; {_running(done)} ending as they would\n"
+        f"  end them too: slurm-plugin experiment cancel {shown}\n"
+        f"  go on: slurm-plugin experiment resume {shown}"
+    ),
+)
+cancel = _verb(
+    control.cancel,
+    "End all trials of EXPERIMENT now, and remove its tasks from Slurm. Its directory stays.",
+    lambda _, shown: f"cancelled\n  what it found: slurm-plugin experiment best {shown}",
+)
 
 
 @click.command()
@@ -144,7 +121,7 @@ def concurrency(word: str, most: int, *, as_json: bool) -> int:
     """Let at most N trials of EXPERIMENT run at once, from now on. Trials that already run go on."""
 
     def sentence(done: Change, shown: str) -> str:
-        tasks = len(done.tasks.states)
+        tasks = len(done.tasks)
         more = f"slurm-plugin experiment resume {shown}"
         few = f"\n  its array has only {tasks} tasks left; submit the missing ones: {more}"
         return f"{most} trials at once" + (few if 0 < tasks < min(most, _left(done)) else "")
@@ -196,7 +173,7 @@ def list_(*, as_json: bool) -> int:
 
     `interrupted`: trials are left, and Slurm has no task for them; `resume` submits new ones.
     """
-    door, now = _door(), time.time()
+    door, now = job_lookup.door_to_slurm(), time.time()
     rows, forms = [("NAME", "STATE", "DONE", "RUNNING", "LEFT", "BEST", "DIRECTORY")], []
     for directory in dict.fromkeys(each.directory for each in registered()):
         try:
@@ -225,5 +202,5 @@ def list_(*, as_json: bool) -> int:
 def _has_tasks(directory: Path, experiment: Experiment, state: State, door: Slurm) -> bool:
     """Return whether Slurm has a task for what is left; also if it does not answer, or is not that cluster's."""
     with suppress(SlurmPluginError):
-        return not control.left(experiment, state) or bool(control.living(directory, state, door).states)
+        return not control.left(experiment, state) or bool(control.living(directory, state, door))
     return True

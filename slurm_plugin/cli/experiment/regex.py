@@ -12,6 +12,7 @@ from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import log_values
 from slurm_plugin.experiment.log_values import Suggestion
+from slurm_plugin.views.columns import counted
 
 MOST: Final = 64_000_000  # bytes of the log that are read
 WIDTH: Final = 100  # characters of a line of the log that are shown
@@ -75,7 +76,7 @@ def _values(values: Sequence[float]) -> str:
     shown = [f"{value:g}" for value in values]
     if len(shown) > 2 * ENDS:
         shown[ENDS:-ENDS] = ["..."]
-    return f"{len(values)} value{'' if len(values) == 1 else 's'}: {' '.join(shown)}"
+    return f"{counted(len(values), 'value')}: {' '.join(shown)}"
 
 
 REGEX = Command(

@@ -10,17 +10,18 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from slurm_plugin.cli.experiment import export
 from slurm_plugin.cli.nodeside import log_follow, log_lookup, logs, output
 from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter, coloured
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import array, journal
+from slurm_plugin.experiment.journal import Journal
 from slurm_plugin.experiment.metrics import LOG, METRICS
 from slurm_plugin.logs import selection, tail
 from slurm_plugin.logs.tail import Range
-from slurm_plugin.records.experiments import STATES, Experiment, Trial
+from slurm_plugin.records.experiments import STATES, Trial
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.views.columns import finite
 from slurm_plugin.views.experiment import page, series, text
@@ -32,31 +33,14 @@ FIRST_BYTES, LAST_BYTES = 1 << 20, 32 << 20  # that are read of the metrics of a
 REPORT_FILE: Final = "report.html"  # in the experiment's directory
 
 
-class OpenExperiment(NamedTuple):
-    """An experiment, and a reader of its journal."""
-
-    directory: Path
-    journal: journal.Journal
-
-    @property
-    def experiment(self) -> Experiment:
-        """Return the record of the submission."""
-        return self.journal.experiment
-
-    def trial(self, number: int) -> Path:
-        """Return the directory of a trial."""
-        return journal.trial_directory(self.directory, number)
-
-
-def _open(word: str) -> OpenExperiment:
+def _open(word: str) -> Journal:
     """Find an experiment. Raise SlurmPluginError if it does not exist."""
-    directory = array.find_experiment(word)
-    return OpenExperiment(directory, journal.Journal(directory))
+    return Journal(array.find_experiment(word))
 
 
-def _trial(found: OpenExperiment, number: int) -> Trial:
+def _trial(found: Journal, number: int) -> Trial:
     """Return a trial. Raise SlurmPluginError for an unknown one."""
-    trials = found.journal.read().trials
+    trials = found.read().trials
     if not (trial := next((each for each in trials if each.number == number), None)):
         accepted = f"1 to {trials[-1].number}" if trials else "none: no trial has begun"
         raise SlurmPluginError(
@@ -76,7 +60,7 @@ def _status(options: Namespace) -> int:
     found = _open(options.experiment)
     watched = options.watch and sys.stdout.isatty() and not options.json
     while True:
-        state, now = found.journal.read(), time.time()
+        state, now = found.read(), time.time()
         if options.json:
             print(_json({**summaries.form(found.experiment, state, now), "directory": str(found.directory)}))
         else:
@@ -92,7 +76,7 @@ def _status(options: Namespace) -> int:
 def _trials(options: Namespace) -> int:
     """Print the trials as a table."""
     found = _open(options.experiment)
-    state, now = found.journal.read(), time.time()
+    state, now = found.read(), time.time()
     states = (options.state,) if options.state else ()
     some = text.chosen(found.experiment, state, now, sort=options.sort, states=states, limit=options.limit)
     if options.json:
@@ -107,7 +91,7 @@ def _trials(options: Namespace) -> int:
 def _best(options: Namespace) -> int:
     """Print the best trials. Return 1 if no trial has a value."""
     found = _open(options.experiment)
-    state, now = found.journal.read(), time.time()
+    state, now = found.read(), time.time()
     metric = found.experiment.search.metric
     some = [
         each
@@ -152,9 +136,9 @@ def _metrics(options: Namespace) -> int:
     return 0 if known else 1
 
 
-def _series(found: OpenExperiment, number: int) -> Series:
+def _series(found: Journal, number: int) -> Series:
     """Return the metrics of a trial: those that its program wrote, else those that its worker read from the log."""
-    own, search = found.trial(number), found.experiment.search
+    own, search = journal.trial_directory(found.directory, number), found.experiment.search
     known = series.read(lines(own / METRICS), search.unit)
     return known or series.read(lines(own / journal.EVENTS), metric=search.metric.name)
 
@@ -173,7 +157,7 @@ def _logs(options: Namespace) -> int:
     """Show the log of a trial as `slurm-plugin logs` shows that of a job."""
     found = _open(options.experiment)
     trial = _trial(found, options.trial)
-    path = found.trial(trial.number) / LOG
+    path = journal.trial_directory(found.directory, trial.number) / LOG
     if not path.exists() and not options.follow:
         raise selection.NoLogError(
             f"{path}: trial {trial.number} has no log; it is {trial.state}\n"
@@ -186,7 +170,7 @@ def _logs(options: Namespace) -> int:
         return logs.show(known, whole, wanted)
 
     def is_over() -> bool:
-        trials = found.journal.read().trials
+        trials = found.read().trials
         return next((each.is_over for each in trials if each.number == trial.number), True)
 
     return log_follow.until(is_over, known, whole, wanted)
@@ -197,7 +181,7 @@ def _export(options: Namespace) -> int:
     if sum(map(bool, (options.csv, options.json, options.tensorboard))) > 1:
         raise UsageError("found more than one of --csv, --json and --tensorboard; accepted: one of them")
     found = _open(options.experiment)
-    state, now = found.journal.read(), time.time()
+    state, now = found.read(), time.time()
     if options.tensorboard:
         if options.output:
             raise UsageError("--output goes with --csv and --json; --tensorboard names its own directory")
@@ -219,7 +203,7 @@ def _export(options: Namespace) -> int:
 def _report(options: Namespace) -> int:
     """Write the page of an experiment."""
     found = _open(options.experiment)
-    state = found.journal.read()
+    state = found.read()
     path = options.output or found.directory / REPORT_FILE
     place = None if path == output.STDOUT else path
     beside = export.page_extras(found.directory, found.experiment, state, place)

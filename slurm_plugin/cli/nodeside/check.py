@@ -18,7 +18,7 @@ import prechecks
 from prechecks import boot_state
 from prechecks.check import HOOKS
 from slurm_plugin.cli.nodeside import check_context, check_fabric, output
-from slurm_plugin.cli.nodeside.definition import Command, Parameter, Verbs, coloured
+from slurm_plugin.cli.nodeside.definition import Command, Parameter, Verbs, coloured, within
 from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.node import disk_room, periodic
 from slurm_plugin.node.hook import REPORT
@@ -27,6 +27,7 @@ from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.views import check as view
 
 EVERY_S: Final = 5.0
+_SECONDS: Final = within(0.1, 86400)
 CLEAR: Final = "\x1b[H\x1b[2J"  # clears a terminal
 PERIODIC_S: Final = 60.0  # slurmd kills a periodic check that takes longer
 
@@ -51,14 +52,6 @@ def _say_stale(site: check_context.Site) -> None:
     """Warn on stderr if the compiled settings are older than the site file."""
     if said := site_settings.stale(site.settings, anywhere=True):
         print(f"slurm-plugin: {site.source} is old: {printable(said)}", file=sys.stderr, flush=True)
-
-
-def _seconds(text: str) -> float:
-    """Parse the value of --watch, in seconds. Raise ValueError if it is out of range."""
-    found = float(text)
-    if not 0.1 <= found <= 86400:
-        raise ValueError(text)
-    return found
 
 
 def select_items(words: Sequence[str]) -> tuple[str, ...] | None:
@@ -223,7 +216,7 @@ _HERE = Command(
         Parameter("--equipment", "Count this node's GPUs and links, for `slurm-plugin site equipment`."),
         Parameter("--list", "Explain each check, its thresholds, and where they are from."),
         Parameter(
-            "--watch", f"Repeat the checks.  [every {EVERY_S:g} s]", "SECONDS", read=_seconds, without_value=EVERY_S
+            "--watch", f"Repeat the checks.  [every {EVERY_S:g} s]", "SECONDS", read=_SECONDS, without_value=EVERY_S
         ),
     ),
     _check,

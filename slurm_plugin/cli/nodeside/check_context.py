@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import prechecks
-from hostfiles import HostfileError, nodelist
+from hostfiles import nodelist
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.records import site_settings
 
@@ -71,7 +71,7 @@ def context(hook: str, environ: Mapping[str, str], site: Site, *, partition: str
     return prechecks.Context(
         hook=hook,
         node=node(environ),
-        hosts=_hosts(environ) if inside else (),
+        hosts=tuple(nodelist.names(environ.get("SLURM_JOB_NODELIST", ""))) if inside else (),
         gpus=gpus,
         infiniband=partition in site.settings["infiniband_partitions"],
         partition=partition,
@@ -101,10 +101,3 @@ def all_gpus(own: Mapping[str, Any]) -> tuple[int, ...]:
     cut = [name[len(before) : len(name) - len(after)] for name in alike]
     found = {int(number) for number in cut if number.isdecimal()}
     return tuple(sorted(found | set(range(own["count"] or 0)))) if found else ()
-
-
-def _hosts(environ: Mapping[str, str]) -> Sequence[str]:
-    try:
-        return tuple(nodelist.expand(environ.get("SLURM_JOB_NODELIST", "")))
-    except HostfileError:
-        return ()

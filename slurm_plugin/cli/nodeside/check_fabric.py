@@ -15,7 +15,7 @@ from hostfiles import HostfileError, nodelist
 from prechecks import Verdict
 from prechecks.fabric import Thresholds
 from slurm_plugin.cli.nodeside import job_lookup, output
-from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter, coloured
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter, coloured, within
 from slurm_plugin.errors import MissingError, UsageError, printable
 from slurm_plugin.records import site_settings
 from slurm_plugin.slurm import Slurm, steps
@@ -24,6 +24,7 @@ from slurm_plugin.views import check as view
 
 MPIS: Final = ("openmpi", "mpich", "intelmpi")
 WAIT_S: Final = 60
+_SECONDS: Final = within(2, 86400, int)  # salloc's --immediate=1 would not wait
 START_S: Final = 120.0  # of the time limit: for the prolog, and for the end of the launcher
 NO_JOB: Final = frozenset({"DOWN", "DRAIN", "FAIL"})  # Slurm gives these nodes to no job
 
@@ -34,7 +35,7 @@ def _fabric(options: Namespace) -> int:
     launcher = fabric.launcher(options.mpi, names)
     if not shutil.which(launcher[0]):
         raise MissingError(f"{launcher[0]} was not found on the PATH\n  load the module of the MPI, or give --mpi")
-    if set(names) <= _allocated(os.environ):
+    if "SLURM_JOB_ID" in os.environ and {*names} <= {*nodelist.names(os.environ.get("SLURM_JOB_NODELIST", ""))}:
         return _run(names, launcher, options)
     for line in waits_for(job_lookup.door_to_slurm(), names):
         print(f"slurm-plugin: {line}; it waits up to {options.wait} s", file=sys.stderr, flush=True)
@@ -56,14 +57,6 @@ def _names(text: str) -> list[str]:
     if len(names) < 2:
         raise UsageError(f"--nodes={printable(text)}: found {len(names)}; accepted: two nodes or more, such as n[1-4]")
     return names
-
-
-def _allocated(environ: Mapping[str, str]) -> set[str]:
-    """Return the nodes of the allocation in which this process runs."""
-    try:
-        return set(nodelist.expand(environ.get("SLURM_JOB_NODELIST", ""))) if "SLURM_JOB_ID" in environ else set()
-    except HostfileError:
-        return set()
 
 
 def waits_for(door: Slurm, names: Sequence[str]) -> list[str]:
@@ -133,12 +126,6 @@ def show(verdicts: Mapping[str, Verdict], *, as_json: bool) -> int:
     return view.exit_code(rows)
 
 
-def _seconds(text: str) -> int:
-    if not text.isdecimal() or not 2 <= int(text) <= 86400:  # salloc's --immediate=1 would not wait
-        raise ValueError(f"found {printable(text)!r}; accepted: 2 to 86400")
-    return int(text)
-
-
 def _speed(text: str) -> float:
     if not 0 < float(text) < float("inf"):
         raise ValueError(text)
@@ -158,7 +145,7 @@ FABRIC = Command(
         Parameter("--interpreter", "The Python of the ranks. It needs mpi4py.  [default: python3]", "PATH", "python3"),
         Parameter("--least", "A link is slow below this speed (1e6 bytes/s), too.", "MB/S", read=_speed),
         Parameter("--partition", "Get the nodes in this partition.", "NAME", ""),
-        Parameter("--wait", f"Wait so long for the nodes.  [default: {WAIT_S}]", "SECONDS", WAIT_S, _seconds),
+        Parameter("--wait", f"Wait so long for the nodes.  [default: {WAIT_S}]", "SECONDS", WAIT_S, _SECONDS),
         JSON,
     ),
     _fabric,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from slurm_plugin.errors import INTERRUPTED, SlurmPluginError, UsageError
+from slurm_plugin.errors import INTERRUPTED, SlurmPluginError, UsageError, printable
 
 if TYPE_CHECKING:
     import argparse
@@ -144,6 +144,21 @@ class Verbs(NamedTuple):
 
 JSON = Parameter("--json", "Print one JSON object.")
 IN_UTC = Parameter("--utc", "Print times in UTC.  [default: the time zone of this machine, or TZ]")
+
+
+def within(least: float, most: float, kind: Callable[[str], float] = float) -> Callable[[str], Any]:
+    """Return a function that reads a number from `least` to `most`, and raises ValueError for any other text."""
+
+    def read(text: str) -> float:
+        try:
+            found = kind(text)
+        except ValueError:
+            found = least - 1
+        if not least <= found <= most:
+            raise ValueError(f"found {printable(text)!r}; accepted: {least:g} to {most:g}")
+        return found
+
+    return read
 
 
 def use_utc() -> None:

@@ -19,10 +19,6 @@ COLOURS: Mapping[str, str] = {
 }
 
 
-class NoAttemptError(SlurmPluginError):
-    """No attempt of the job is recorded (exit 1)."""
-
-
 def _history(options: Namespace) -> int:
     """Show the attempts of a job, or of every task of an array."""
     door = job_lookup.door_to_slurm()
@@ -32,7 +28,7 @@ def _history(options: Namespace) -> int:
         return _tasks(door, job_id, tasks, options)
     known = _complete(job_lookup.job_facts(door, job_id, options.directory))
     if not known.attempts and (known.job is None or known.job.state in ENDED):
-        raise NoAttemptError(
+        raise SlurmPluginError(
             f"no attempt of job {job_id} stands in {known.directory / job_directory.ATTEMPTS}\n"
             f"  try in its working directory, or: slurm-plugin history {job_id} --directory DIR"
         )

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from hostfiles import HostfileError, nodelist
+from hostfiles import nodelist
 from prechecks.child import Child
 from slurm_plugin.records import history, job_directory, token
 from slurm_plugin.slurm import ENDED, WAITING, Job, Listed, own_name
@@ -71,7 +71,7 @@ def _facts(rows: Iterable[Listed]) -> Iterator[Sequence[Any]]:
             there[each.directory] = set(_names(each.directory))
         if str(each.job.id) in there[each.directory]:
             if each.job.user not in users:
-                users[each.job.user] = _uid(each.job.user)
+                users[each.job.user] = uid_of(each.job.user)
             directory = Path(each.directory) / job_directory.OURS / str(each.job.id)
             with suppress(OSError):  # removed meanwhile, or not readable
                 yield each.job.id, *_of_job(each, directory, users[each.job.user])
@@ -161,12 +161,8 @@ def _listed(job_id: int, workdir: str, names: Sequence[str], last: Mapping[str, 
         start_time=start,
         end_time=end,
     )
-    try:
-        count = len(nodelist.expand(nodes)) if nodes else 0
-    except HostfileError:
-        count = 0
     took_s = int((end - start).total_seconds()) if start and end and end >= start else None
-    return Listed(job, task or str(job_id), count, 0, took_s, None, workdir)
+    return Listed(job, task or str(job_id), len(nodelist.names(nodes)), 0, took_s, None, workdir)
 
 
 def _names(workdir: str) -> list[str]:
@@ -177,7 +173,8 @@ def _names(workdir: str) -> list[str]:
         return []
 
 
-def _uid(user: str) -> int:
+def uid_of(user: str) -> int:
+    """Return the uid of a job's owner; NO_USER if there is no such user."""
     try:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):

@@ -27,10 +27,6 @@ _TASKS = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?", re.ASCII)  # 0-8:2 
 _NAMED = re.compile(r"([0-9]{1,10})(?:[_+][0-9]{1,10})?", re.ASCII)
 
 
-class UnknownJobsError(SlurmPluginError):
-    """Some of the named jobs are not known, or could not be changed (exit 1)."""
-
-
 class Found(NamedTuple):
     """The jobs that were found, and what could not be found out, as lines for people."""
 
@@ -174,7 +170,7 @@ def _jobs(options: Namespace) -> int:
     else:
         output.show("\n".join(lines(found, query)))
     if found.unknown:
-        raise UnknownJobsError(
+        raise SlurmPluginError(
             f"found no job {', '.join(found.unknown)}\n"
             "  of one that ended long ago, in its working directory: slurm-plugin history JOB"
         )

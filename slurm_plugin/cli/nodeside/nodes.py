@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 NO_DATABASE: Final = "the last drains by slurm_plugin, from the node's Comment; only slurmdbd records drains by others"
 
 
-class NoNodeError(SlurmPluginError):
-    """Slurm has no such node, or too few nodes fit (exit 1)."""
-
-
 def read(door: Slurm) -> list[Row]:
     """Return all nodes with their resources and jobs, in two requests, three if nodes have devices."""
     machines = door.machines()
@@ -61,10 +57,10 @@ def _nodes(options: Namespace) -> int:
 
 
 def _chosen(found: list[Row], options: Namespace) -> list[Row]:
-    """Return the nodes that the options ask for. Raise NoNodeError for an unknown node, UsageError for a bad list."""
+    """Return the nodes that the options ask for. Raise SlurmPluginError for an unknown node, or a bad list."""
     names = [name for text in options.nodes or () for name in _names(text)]
     if unknown := sorted({*names} - {row.node.name for row in found}):
-        raise NoNodeError(f"Slurm has no node {printable(' '.join(unknown[:8]))}\n  see its nodes with: sinfo -N")
+        raise SlurmPluginError(f"Slurm has no node {printable(' '.join(unknown[:8]))}\n  see its nodes with: sinfo -N")
     return [
         row
         for row in found
@@ -141,7 +137,7 @@ def _history(name: str, door: Slurm, options: Namespace) -> int:
         raise UsageError(f"{printable(name)!r} is no node\n  accepted is one node's name")
     node = door.nodes([name]).get(name)
     if node is None:
-        raise NoNodeError(f"Slurm has no node {name}\n  see its nodes with: sinfo -N")
+        raise SlurmPluginError(f"Slurm has no node {name}\n  see its nodes with: sinfo -N")
     source, times = "comment", node_history.of_comment(node)
     if door.config().get("AccountingStorageType", "").endswith("slurmdbd"):
         try:

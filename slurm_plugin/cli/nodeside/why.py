@@ -20,10 +20,6 @@ from slurm_plugin.views.why_node import Answer
 PERIODIC = "periodic"  # the file name of the hook in HealthCheckProgram
 
 
-class UnknownError(SlurmPluginError):
-    """Slurm answered, and does not know the job or node (exit 1)."""
-
-
 def _why(options: Namespace) -> int:
     """Print the answer about a job or node."""
     found = answer(options.name, job_lookup.door_to_slurm(), options.directory)
@@ -32,7 +28,7 @@ def _why(options: Namespace) -> int:
 
 
 def answer(name: str, door: Slurm, directory: Path) -> Answer:
-    """Return the answer about a job or node. Raise UnknownError or UnknownJobError if Slurm does not know it.
+    """Return the answer about a job or node. Raise SlurmPluginError or UnknownJobError if Slurm does not know it.
 
     Raise UsageError for a name in another form, SlurmError if Slurm does not answer.
     """
@@ -56,7 +52,7 @@ def _job(job_id: int, door: Slurm, directory: Path) -> Answer:
         found = why.forgotten(job_id, shown_nodes(door).values(), attempts, age)
         if found:
             return found
-        raise UnknownError(
+        raise SlurmPluginError(
             f"Slurm does not know job {job_id}: it forgets a job {age} after its end (MinJobAge)\n"
             f"  no node is drained because of it, and {own} does not tell of it\n"
             f"  try in its working directory, or: sacct -j {job_id}"
@@ -108,8 +104,10 @@ def _node(name: str, door: Slurm) -> Answer:
     if name in found:
         return why_node.of_node(found[name], periodic=periodic(door), passes=_passes())
     if job_lookup.is_job(job := name.partition(".")[0]):
-        raise UnknownError(f"Slurm has no node {name}\n  of a step, name its job: slurm-plugin why {job}")
-    raise UnknownError(f"Slurm has no node {name}{suggestion(name, door.nodes([]))}\n  see its nodes with: sinfo -N")
+        raise SlurmPluginError(f"Slurm has no node {name}\n  of a step, name its job: slurm-plugin why {job}")
+    raise SlurmPluginError(
+        f"Slurm has no node {name}{suggestion(name, door.nodes([]))}\n  see its nodes with: sinfo -N"
+    )
 
 
 def _settings(door: Slurm) -> Mapping[str, str]:

@@ -9,14 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from slurm_plugin.cli.nodeside import job_lookup, jobs, nodes
-from slurm_plugin.cli.nodeside.definition import Command, Parameter
+from slurm_plugin.cli.nodeside.definition import Command, Parameter, within
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.records import site_settings
 from slurm_plugin.slurm import Slurm, SlurmDeniedError
 from slurm_plugin.views import jobs as job_table
 from slurm_plugin.views import nodes as node_table
 
-LEAST_S, EVERY_S, MOST_S = 1.0, 2.0, 3600.0  # seconds between two requests about jobs
+EVERY_S = 2.0  # seconds between two requests about jobs
+_SECONDS = within(1, 3600)
 
 
 class Cluster:
@@ -47,17 +48,6 @@ class Cluster:
         return door
 
 
-def _seconds(text: str) -> float:
-    """Parse the value of --every. Raise ValueError if it is out of range."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not LEAST_S <= found <= MOST_S:
-        raise ValueError(f"a number of seconds from {LEAST_S:g} to {MOST_S:g}")
-    return found
-
-
 def _top(options: Namespace) -> int:
     """Show jobs and nodes until the user quits."""
     if importlib.util.find_spec("textual") is None:
@@ -82,7 +72,7 @@ TOP = Command(
         Parameter("--all", "The jobs of all users."),
         Parameter("--user", "The jobs of these users: alice,bob.", "NAMES", ""),
         Parameter(
-            "--every", f"Time between two updates of the jobs.  [default: {EVERY_S:g}]", "SECONDS", EVERY_S, _seconds
+            "--every", f"Time between two updates of the jobs.  [default: {EVERY_S:g}]", "SECONDS", EVERY_S, _SECONDS
         ),
     ),
     _top,

@@ -124,7 +124,8 @@ def job(
     """Return the job spec. `pools`: the partitions of resource pools; `runtime`: the site's for containers."""
     pool, saves = file.resources.resource_pool, checkpoints(storage)
     retries = min(file.max_restarts, MAX_RETRIES)
-    accelerators = {slots.kind: slots.devices, **({"type": kind} if (kind := _gpu_type(file, slots)) else {})}
+    gpu_type = file.slurm.gpu_type or slots.type
+    accelerators = {slots.kind: slots.devices, **({"type": gpu_type} if gpu_type else {})}
     image = image_of(file, slots)
     made = {
         "name": job_name(file.name or name),
@@ -229,11 +230,6 @@ def _named(image: str, runtime: str, directory: Path) -> str:
     registry, slash, rest = image.partition("/")
     has_registry = bool(slash) and ("." in registry or ":" in registry or registry == "localhost")
     return f"docker://{registry}#{rest}" if has_registry and runtime == container.PYXIS else f"docker://{image}"
-
-
-def _gpu_type(file: ExperimentFile, slots: Slots) -> str:
-    """Return the gres type of the accelerators; empty: any."""
-    return file.slurm.gpu_type or slots.type
 
 
 def _of_sbatch(file: ExperimentFile) -> dict[str, Any]:

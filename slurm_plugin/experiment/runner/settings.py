@@ -15,7 +15,6 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.experiment import journal, trial
 from slurm_plugin.records import experiments
 
-UNITS: Final = ("batches", "epochs", "records")
 POLICIES: Final = ("best", "all", "none")
 SEED_BITS: Final = 31  # as Determined's seeds: 0 to 2^31 - 1
 _NONE: Final = experiments.Experiment("", experiments.Search(experiments.Metric(""), {}, ()))
@@ -34,7 +33,7 @@ class Length(NamedTuple):
             (unit, value) = next(iter(found.items()))
         else:
             unit, value = "batches", found or 0
-        if unit not in UNITS or isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if unit not in trial.COUNTS or isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise UsageError(
                 f"{what}: found {found!r}, accepted is one of batches, epochs, records with a whole number"
             )
@@ -45,7 +44,7 @@ class Length(NamedTuple):
 
         `epoch`: batches in an epoch. `global_batch`: records in a batch of all ranks.
         """
-        if self.value <= 0 or self.unit not in UNITS:
+        if self.value <= 0 or self.unit not in trial.COUNTS:
             return math.inf
         if self.unit == "records":
             return max(self.value // global_batch, 1)

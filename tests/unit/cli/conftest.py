@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.cli import experiment_submit, specs, submit
-from slurm_plugin.cli.experiment import control as experiment_control
+from slurm_plugin.cli.nodeside import job_lookup
 from tests.unit.cli.searches import SPEC, Door
 
 NO_SITE = "command: /nonexistent/slurm-plugin\n"
@@ -28,7 +28,7 @@ def door(home: Path, monkeypatch: pytest.MonkeyPatch) -> Door:
     """Return the door, in a directory with the spec lr.yaml."""
     found = Door()
     found.settings |= {"MaxArraySize": "1001"}
-    for module in (specs, submit, experiment_submit, experiment_control):
+    for module in (specs, submit, experiment_submit, job_lookup):
         monkeypatch.setattr(module, "connect", lambda **_: found)
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     (home / "lr.yaml").write_text(SPEC)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.__main__ import main
-from slurm_plugin.cli import clone, specs, submit
-from slurm_plugin.cli.nodeside import job_lookup
+from slurm_plugin.cli import specs, submit
+from slurm_plugin.cli.nodeside import job_lookup, job_records
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records import job_directory
 from slurm_plugin.slurm import Job, JobNotFoundError, Queueing, Request, own_name
@@ -140,7 +140,7 @@ def test_a_spec_of_another_user(
     """Who can write to `.slurm_plugin` can replace the directories of jobs there: his command is not run."""
     job_directory.keep(home / "runs", 7, spec=b"name: a\nmode: single\ncommand: ./evil\n")
     own = Path.stat(home).st_uid
-    monkeypatch.setattr(clone, "_uid", lambda _: own + 1)
+    monkeypatch.setattr(job_records, "uid_of", lambda _: own + 1)
     if known:
         slurm.scripts[7] = "#!/bin/sh\ntrue\n"
     else:

@@ -7,7 +7,7 @@ import pytest
 
 from slurm_plugin.cli import open_new, specs
 from slurm_plugin.cli.nodeside import job_lookup, spec_file
-from slurm_plugin.errors import UsageError
+from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.slurm import own_name
 from slurm_plugin.spec import submit_config
 from slurm_plugin.submit import render
@@ -96,5 +96,5 @@ def test_it_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytes
     assert capsys.readouterr().err == "job 7: RUNNING on n[1-2]\n"
     monkeypatch.setattr(open_new.time, "sleep", naps.append)
     runs(door, tmp_path, state="FAILED", phase="hook")
-    with pytest.raises(open_new.NotStartedError, match="job 7 has ended: it is FAILED\n  try: slurm-plugin why 7"):
+    with pytest.raises(SlurmPluginError, match="job 7 has ended: it is FAILED\n  try: slurm-plugin why 7"):
         open_new._wait(7)

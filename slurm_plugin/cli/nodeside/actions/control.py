@@ -25,14 +25,6 @@ SAVING = "it is told to save if it has `grace`, and is cancelled when it has end
 CANCELLED = "it is cancelled"
 
 
-class NotHeldError(SlurmPluginError):
-    """The job is not held, or its supervisor does not accept the request (exit 1)."""
-
-
-class NoWorkerError(SlurmPluginError):
-    """The job has no such worker (exit 1)."""
-
-
 def _request(options: Namespace, verb: str, done: str) -> int:
     """Send a request to each job, wait until its supervisor accepts it, and print `done`."""
 
@@ -47,20 +39,20 @@ def _request(options: Namespace, verb: str, done: str) -> int:
 
 
 def _send(job: Job, directory: Path, verb: str, cluster: str) -> None:
-    """Write the request and wait until the supervisor accepts it. Raise NotHeldError if it does not."""
+    """Write the request and wait until the supervisor accepts it. Raise SlurmPluginError if it does not."""
     before = hold.now(job, directory, cluster)
     if not before:
-        raise NotHeldError(f"job {job.id} is not held: its command runs\n  see it with: slurm-plugin why {job.id}")
+        raise SlurmPluginError(f"job {job.id} is not held: its command runs\n  see it with: slurm-plugin why {job.id}")
     try:
         hold.request(directory, verb)
     except PermissionError as error:
         raise share_request.not_shared(job, verb) from error
     except OSError as error:
-        raise NotHeldError(f"{error.filename}: {error.strerror}\n  to end the hold: scancel {job.id}") from error
+        raise SlurmPluginError(f"{error.filename}: {error.strerror}\n  to end the hold: scancel {job.id}") from error
     end = time.monotonic() + TAKEN_S
     while (found := hold.now(job, directory, cluster)) and found.get("number") == before.get("number"):
         if time.monotonic() > end:
-            raise NotHeldError(
+            raise SlurmPluginError(
                 f"job {job.id} did not take it in {TAKEN_S:g} s: its first node looks at {directory / hold.REQUEST}\n"
                 f"  is that the same directory there? to end the hold: scancel {job.id}"
             )
@@ -124,7 +116,7 @@ STOP = Command(
 
 
 def _shell(options: Namespace) -> NoReturn:
-    """Replace this process with the shell. Raise SavedError or NoWorkerError if that is impossible."""
+    """Replace this process with the shell. Raise SavedError or SlurmPluginError if that is impossible."""
     found = worker(options.job, options.worker)
     steps.become(found.step("enter", terminal=sys.stdin.isatty() and sys.stdout.isatty()))
 
@@ -150,7 +142,7 @@ class Worker(NamedTuple):
 
 
 def worker(word: str, name: str) -> Worker:
-    """Return a worker of a running job. Raise SavedError or NoWorkerError if it has none of this name now."""
+    """Return a worker of a running job. Raise SavedError or SlurmPluginError if it has none of this name now."""
     job, directory, door = job_lookup.running_job(word)
     plain = f"srun --jobid={job.id} --overlap --pty bash"
     try:
@@ -164,7 +156,7 @@ def worker(word: str, name: str) -> Worker:
     number = launch_record.worker(launch.nodes, name)
     if number is None:
         known = "\n  ".join(launch_record.workers(launch.nodes))
-        raise NoWorkerError(f"job {job.id} has no {printable(name)!r}; it has\n  {known}")
+        raise SlurmPluginError(f"job {job.id} has no {printable(name)!r}; it has\n  {known}")
     return Worker(launch, number, directory, _devices(door, launch, launch.nodes[number]))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from slurm_plugin.cli.nodeside.actions import control, tensorboard_source
 from slurm_plugin.cli.nodeside.actions.control import Worker
-from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
+from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter, within
 from slurm_plugin.cli.nodeside.job_lookup import A_JOB
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError, printable
 from slurm_plugin.records import open_program
@@ -23,21 +23,12 @@ from slurm_plugin.views import open_program as view
 
 START_S: Final = server.START_S + 60.0  # includes the start of the step
 PROBE_S: Final = 60.0
+_PORT: Final = within(1, 65535, int)
 MOST_LINES: Final = 20  # characters of a step's output in a message
 NEW: Final = (
     "Submit the spec, or that of an earlier job, without its command, wait until the job has its nodes, and open that "
     "job. It lasts until its time limit, or until slurm-plugin stop."
 )
-
-
-class NotOpenedError(SlurmPluginError):
-    """The program did not start (exit 1)."""
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
-        raise ValueError(f"found {printable(text)!r}; accepted: 1 to 65535")
-    return int(text)
 
 
 def _open(options: Namespace) -> int:
@@ -106,10 +97,10 @@ def _way(found: Worker, login: str) -> view.Way:
 
 
 def _started(found: Worker, what: str, shows: tuple[str, ...]) -> OpenProgram:
-    """Return the answer of a program that now runs on the worker. Otherwise raise NotOpenedError with its output."""
+    """Return the answer of a program that now runs on the worker. Otherwise raise SlurmPluginError with its output."""
     answer, text = steps.in_background(found.step("open", what, *shows), open_program.find, START_S)
     if answer is None:
-        raise NotOpenedError(_said(text) or f"{what} did not answer in {START_S:g} s\n  try it again")
+        raise SlurmPluginError(_said(text) or f"{what} did not answer in {START_S:g} s\n  try it again")
     return answer
 
 
@@ -121,10 +112,10 @@ def _said(text: str) -> str:
 
 
 def _probe(found: Worker) -> None:
-    """Raise NotOpenedError if the worker's node has no ssh server."""
+    """Raise SlurmPluginError if the worker's node has no ssh server."""
     answer, text = steps.in_background(found.step("carry", "--probe"), _probed, PROBE_S)
     if answer is None:
-        raise NotOpenedError(_said(text) or f"{found.node} did not answer in {PROBE_S:g} s\n  try it again")
+        raise SlurmPluginError(_said(text) or f"{found.node} did not answer in {PROBE_S:g} s\n  try it again")
 
 
 def _probed(text: str) -> bool | None:
@@ -164,7 +155,7 @@ OPEN: Final = Command(
         Parameter("--new", NEW, "SPEC|JOB"),
         Parameter("--worker", "worker-1, or a node's name.  [default: worker-0]", "WORKER", "worker-0"),
         Parameter("--logdir", "For tensorboard: what it shows, from the job's directory.", "DIR", ""),
-        Parameter("--port", "The port on your own machine.  [default: 8888, tensorboard 6006]", "PORT", 0, _port),
+        Parameter("--port", "The port on your own machine.  [default: 8888, tensorboard 6006]", "PORT", 0, _PORT),
         Parameter("--login", "The name of this machine for ssh on your own machine.", "HOST", ""),
         Parameter("--carry", "Used by the printed ssh lines: pass the connections on to the worker."),
         JSON,

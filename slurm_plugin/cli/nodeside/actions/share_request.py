@@ -22,14 +22,6 @@ _DENIED: Final = "ermission denied"  # ESLURM_ACCESS_DENIED, on 22.05, 24.11 and
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class NotSharedError(SlurmPluginError):
-    """The job belongs to another user, who has not shared it with write access (exit 1)."""
-
-
-class NotDoneError(SlurmPluginError):
-    """The job's supervisor has not carried out the request (exit 1)."""
-
-
 def is_anothers(job: Job) -> bool:
     """Return whether a job belongs to another user than the caller. Root acts on each job directly."""
     try:
@@ -54,7 +46,7 @@ def place(door: Slurm, job: Job) -> Path | None:
 def ask(door: Slurm, job: Job, directory: Path, verb: str, arguments: Mapping[str, str] = NOTHING) -> str:
     """Request a verb and wait for the answer. Return the text of the answer.
 
-    Raise NotSharedError if the caller may not ask, NotDoneError if the request is not carried out.
+    Raise SlurmPluginError if the caller may not ask, or if the request is not carried out.
     """
     if not may_ask(directory):
         raise not_shared(job, verb)
@@ -62,7 +54,7 @@ def ask(door: Slurm, job: Job, directory: Path, verb: str, arguments: Mapping[st
         request = Request(verb, arguments, job.id, job.restarts or 0, job_lookup.cluster(door))
         name = requests.write(directory, request)
     except OSError as error:
-        raise NotDoneError(
+        raise SlurmPluginError(
             f"{directory / requests.DIRECTORY}: {error.strerror}\n  ask {printable(job.user)}"
         ) from error
     try:
@@ -71,11 +63,11 @@ def ask(door: Slurm, job: Job, directory: Path, verb: str, arguments: Mapping[st
         requests.withdraw(directory, name)
 
 
-def not_shared(job: Job, verb: str) -> NotSharedError:
+def not_shared(job: Job, verb: str) -> SlurmPluginError:
     """Return the error for a job that the caller may not act on."""
     whose = printable(job.user)
     who = "" if job.state == "RUNNING" else ", and only while it runs also a group with which it is shared"
-    return NotSharedError(
+    return SlurmPluginError(
         f"job {job.id} is {whose}'s and not shared with you: only {whose} can {verb} it{who}\n"
         "  its spec may have: share: {group: ONE OF YOURS, access: read-write}; yours are: id -Gn"
     )
@@ -83,7 +75,7 @@ def not_shared(job: Job, verb: str) -> NotSharedError:
 
 @contextmanager
 def explained(job: Job, verb: str) -> Iterator[None]:
-    """Replace Slurm's refusal to let the caller change another user's job by NotSharedError."""
+    """Replace Slurm's refusal to let the caller change another user's job by `not_shared`."""
     try:
         yield
     except SlurmPluginError as error:
@@ -93,7 +85,7 @@ def explained(job: Job, verb: str) -> Iterator[None]:
 
 
 def _answer(job: Job, directory: Path, name: str) -> str:
-    """Wait for the answer to a request. Raise NotDoneError if the request is refused, or not answered in ANSWER_S."""
+    """Wait for the answer to a request. Raise SlurmPluginError if it is refused, or not answered in ANSWER_S."""
     try:
         owner: int | None = pwd.getpwnam(job.user).pw_uid
     except KeyError:
@@ -102,11 +94,11 @@ def _answer(job: Job, directory: Path, name: str) -> str:
     while time.monotonic() < end:
         for each in requests.answers(directory, owner):
             if each.request == name and not each.done:
-                raise NotDoneError(f"job {job.id}: {printable(each.said)}\n  see: slurm-plugin why {job.id}")
+                raise SlurmPluginError(f"job {job.id}: {printable(each.said)}\n  see: slurm-plugin why {job.id}")
             if each.request == name:
                 return printable(each.said)
         time.sleep(POLL_S)
-    raise NotDoneError(
+    raise SlurmPluginError(
         f"job {job.id} did not answer in {ANSWER_S:g} s: its first node looks at {directory / requests.DIRECTORY}\n"
         f"  is that the same directory there? or ask {printable(job.user)}"
     )

@@ -30,10 +30,8 @@ class Slots(NamedTuple):
 class Fit(NamedTuple):
     """What the Trial set with `configure_fit`, in Keras' words."""
 
-    verbose: Any = True
     class_weight: Mapping[int, float] | None = None
     workers: int = 1
-    use_multiprocessing: bool = False  # accepted: the workers are threads
     max_queue_size: int = 10
     shuffle: bool = True
     validation_steps: int | None = None

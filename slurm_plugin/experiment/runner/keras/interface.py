@@ -173,14 +173,11 @@ class TFKerasTrialContext(TrialContext):
         shuffle: bool | None = None,
         validation_steps: Any = UNSET,
     ) -> None:
-        """Set arguments of `model.fit`. A later call leaves those as they are that it does not name."""
-        named: dict[str, Any] = {
-            "verbose": verbose,
-            "workers": workers,
-            "use_multiprocessing": use_multiprocessing,
-            "max_queue_size": max_queue_size,
-            "shuffle": shuffle,
-        }
+        """Set arguments of `model.fit`. A later call leaves those as they are that it does not name.
+
+        `verbose` and `use_multiprocessing` change nothing: the workers are threads.
+        """
+        named: dict[str, Any] = {"workers": workers, "max_queue_size": max_queue_size, "shuffle": shuffle}
         changed = {name: value for name, value in named.items() if value is not None}
         optional = {"class_weight": class_weight, "validation_steps": validation_steps}
         changed |= {name: value for name, value in optional.items() if value is not UNSET}

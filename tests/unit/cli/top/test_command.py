@@ -27,7 +27,7 @@ def test_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert main(["top"]) == 2
     assert "elsewhere: slurm-plugin jobs; slurm-plugin nodes" in capsys.readouterr().err
     assert main(["top", "--every", "0"]) == 2
-    assert "from 1 to 3600" in capsys.readouterr().err
+    assert "found '0'; accepted: 1 to 3600" in capsys.readouterr().err
 
 
 def test_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
