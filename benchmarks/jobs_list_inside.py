@@ -13,7 +13,8 @@ from collections.abc import Callable
 from benchmarks.measure import rounds
 from slurm_plugin.cli.nodeside import jobs
 from slurm_plugin.slurm import connect
-from slurm_plugin.slurm.listing import form
+from slurm_plugin.slurm.listing import FREE, PLAIN
+from slurm_plugin.slurm.parse import form
 
 FIELDS = "%i %j %u %P %T %D %b %M %l %N %r %S %e %V %k %Z"  # those of the list that `squeue -o` has
 CPU_OF_PROCESS = 2  # with ~pid in the upper bits, as in clock_getcpuclockid(3)
@@ -52,7 +53,7 @@ def main() -> None:
     door = connect()
     ways = {
         "squeue -o": timed(run("squeue", "-h", "-a", "-t", "all", "-o", FIELDS), number),
-        "squeue -O": timed(run("squeue", "-h", "-a", "-t", "all", "-O", form("|")), number),
+        "squeue -O": timed(run("squeue", "-h", "-a", "-t", "all", "-O", form("|", PLAIN, FREE)), number),
         "list": timed(lambda: "\n".join(jobs.lines(jobs.find(door, asked), asked)), number),
         "slurm-plugin jobs --all": timed(run(COMMAND, "jobs", "--all"), number),
         "python3 -c pass": timed(run("/usr/bin/python3", "-IS", "-c", "print()"), 1),

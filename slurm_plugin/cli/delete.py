@@ -64,11 +64,8 @@ def delete(jobs: Sequence[str], directory: Path, *, checkpoints: bool, yes: bool
 
 def plan(word: str, directory: Path, door: Slurm, *, checkpoints: bool) -> Plan:
     """Return what to remove of a job. Raise SlurmPluginError if the job has not ended, or has no records here."""
-    job_id = job_lookup.job_number(word, door, directory)
-    if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
-        raise SlurmPluginError(
-            f"job {job_id} is an array\n  delete its tasks: slurm-plugin delete {' '.join([*tasks][:8])}"
-        )
+    advice = "delete its tasks: slurm-plugin delete {tasks}"
+    job_id = job_lookup.one_job(word, door, directory, SlurmPluginError, advice)
     workdir = directory
     try:
         job = door.job(job_id)

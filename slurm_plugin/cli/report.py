@@ -93,10 +93,8 @@ def facts(word: str, door: Slurm, directory: Path, now: float) -> Facts:
 def _known(word: str, door: Slurm, directory: Path) -> tuple[int, JobFacts, bool]:
     """Return the job's number, what is known of it, and whether Slurm answers. Without Slurm, use only the records."""
     try:
-        job_id = job_lookup.job_number(word, door, directory)
-        if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
-            shown = " ".join([*tasks][:8])
-            raise UsageError(f"job {job_id} is an array\n  accepted are its tasks, each with its own report: {shown}")
+        advice = "accepted are its tasks, each with its own report: {tasks}"
+        job_id = job_lookup.one_job(word, door, directory, UsageError, advice)
         return job_id, job_lookup.job_facts(door, job_id, directory), True
     except SlurmError:
         if (found := job_lookup.recorded(word, directory)) is None:

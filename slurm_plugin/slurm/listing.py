@@ -18,13 +18,10 @@ from slurm_plugin.slurm.process import Command, CommandRunner, new_nonce
 ACCELERATORS: Final = ("gpu", "npu")  # names of GRES
 # Fields of squeue, as in parse.PLAIN and parse.FREE. A nonce is also behind the requests, which users write.
 PLAIN: Final = (
-    "JobID", "UserName", "Partition", "State", "NodeList", "RestartCnt", "exit_code", "SubmitTime", "StartTime",
-    "EndTime", "NumNodes", "tres-alloc", "TimeUsed", "TimeLimit", "NumTasks", "ArrayJobID", "ArrayTaskID", "HetJobID",
-    "HetJobOffset",
+    *parse.PLAIN[:10], "NumNodes", "tres-alloc", "TimeUsed", "TimeLimit", "NumTasks", "ArrayJobID", "ArrayTaskID",
+    "HetJobID", "HetJobOffset",
 )  # fmt: skip
-FREE: Final = (
-    "tres-per-job", "tres-per-node", "tres-per-task", "Reason", "Name", "Comment", "admin_comment", "WorkDir",
-)  # fmt: skip
+FREE: Final = ("tres-per-job", "tres-per-node", "tres-per-task", *parse.FREE, "WorkDir")
 ACCOUNTED: Final = (
     "JobID", "JobIDRaw", "User", "Partition", "State", "NodeList", "ExitCode", "Submit", "Start", "End", "NNodes",
     "AllocTRES", "ReqTRES", "ElapsedRaw", "TimelimitRaw", "JobName", "AdminComment",
@@ -48,7 +45,7 @@ class Listing(CommandRunner):
         nonce = new_nonce()
         which = [f"--user={user}"] * bool(user) + _jobs(job_ids)
         argv = ["squeue", "--noheader", "--all", "--states=all", *which]
-        command = Command(argv, variables={"SQUEUE_FORMAT2": form(nonce)})
+        command = Command(argv, variables={"SQUEUE_FORMAT2": parse.form(nonce, PLAIN, FREE)})
         return listed(self._patience.ask(lambda: self._listed(command), repeatable=True), nonce)
 
     def ended(self, since: datetime, *, user: str = "", job_ids: Sequence[int] = ()) -> list[Listed] | None:
@@ -85,45 +82,18 @@ def _jobs(job_ids: Sequence[int]) -> list[str]:
     return [f"--jobs={','.join(map(str, job_ids))}"] if job_ids else []
 
 
-def form(nonce: str) -> str:
-    """Return the SQUEUE_FORMAT2 whose output `listed` parses."""
-    return "|,".join(f"{field}:0" for field in PLAIN) + nonce + "".join(f",{field}:0{nonce}" for field in FREE)
-
-
 def listed(text: str, nonce: str) -> list[Listed]:
-    """Return the jobs in squeue's answer to `form`. Raise SlurmError for a malformed record."""
-    found, given = [], parse.NOTHING.get
-    for fixed, per_job, per_node, per_task, reason, name, comment, admin, directory in parse.rows(
-        text, nonce, 1 + len(FREE)
-    ):
-        plain = fixed.lstrip("\n").split("|")
-        if len(plain) != len(PLAIN) or not plain[0].isdigit() or not plain[5].isdigit():
-            raise SlurmError(f"squeue answered {fixed!r} in place of a job\n  see what runs with: squeue --me")
-        number, user, partition, state, nodes, restarts, status, submit, start, end = plain[:10]
+    """Return the jobs in squeue's answer to PLAIN and FREE. Raise SlurmError for a malformed record."""
+    found, given, seconds = [], parse.NOTHING.get, parse.seconds
+    for fixed, per_job, per_node, per_task, *free, directory in parse.rows(text, nonce, 1 + len(FREE)):
+        plain = parse.plain_fields(fixed, len(PLAIN))
         count, tres, used, limit, tasks, array, task, whole, part = plain[10:]
-        job = Job(
-            int(number),
-            user,
-            state if state in parse.JOB_STATES else UNKNOWN,
-            given(reason, reason),
-            given(nodes, nodes),
-            "",
-            int(restarts),
-            "" if comment == parse.NULL else comment,
-            "" if admin == parse.NULL else admin,
-            *parse.exit_of(status),
-            name,
-            given(partition, partition),
-            parse.utc(submit),
-            parse.utc(start),
-            parse.utc(end),
-        )
         many = _count(count)
         gpus = _gpus(tres)
         if gpus is None:
             gpus = _requested(per_job) or many * _requested(per_node) or _count(tasks) * _requested(per_task)
-        label = _label(number, array, task, whole, part)
-        seconds = parse.seconds
+        label = _label(plain[0], array, task, whole, part)
+        job = parse.job(plain, "", free)
         found.append(Listed(job, label, many, gpus, seconds(used), seconds(limit), given(directory, directory)))
     return found
 

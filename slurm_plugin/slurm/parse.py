@@ -64,9 +64,9 @@ _WAIT_STATUS_BITS = 8
 _SEE = "see what runs with: squeue --me"
 
 
-def form(nonce: str) -> str:
+def form(nonce: str, plain: Sequence[str] = PLAIN, free: Sequence[str] = FREE) -> str:
     """Return the SQUEUE_FORMAT2 whose output `jobs` parses."""
-    return "|,".join(f"{field}:0" for field in PLAIN) + nonce + "".join(f",{field}:0{nonce}" for field in FREE)
+    return "|,".join(f"{field}:0" for field in plain) + nonce + "".join(f",{field}:0{nonce}" for field in free)
 
 
 def rows(text: str, nonce: str, fields: int) -> list[tuple[str, ...]]:
@@ -86,37 +86,45 @@ def jobs(text: str, nonce: str, lists: Mapping[str, str] | None = None) -> dict[
     `lists`: job id -> ExcNodes from another answer. Omit jobs that it lacks. Raise SlurmError for a malformed record.
     """
     found: dict[int, Job] = {}
-    given, make = NOTHING.get, Job._make
-    for fixed, reason, name, comment, admin in rows(text, nonce, 1 + len(FREE)):
-        plain = fixed.lstrip("\n").split("|")
-        if len(plain) != len(PLAIN) or not plain[0].isdigit() or not plain[5].isdigit():
-            raise SlurmError(f"squeue answered {fixed!r} in place of a job\n  {_SEE}")
-        number, user, partition, state, nodes, restarts, status, submit, start, end, leave_out = plain
-        if lists is not None:
-            if number not in lists:
-                continue
-            leave_out = lists[number]
-        job_id = int(number)
-        found[job_id] = make(
-            (
-                job_id,
-                user,
-                state if state in JOB_STATES else UNKNOWN,
-                given(reason, reason),
-                given(nodes, nodes),
-                given(leave_out, leave_out),
-                int(restarts),
-                "" if comment == NULL else comment,
-                "" if admin == NULL else admin,
-                *exit_of(status),
-                name,
-                given(partition, partition),
-                utc(submit),
-                utc(start),
-                utc(end),
-            )
-        )
+    for fixed, *free in rows(text, nonce, 1 + len(FREE)):
+        plain = plain_fields(fixed, len(PLAIN))
+        if lists is None or plain[0] in lists:
+            made = job(plain, plain[-1] if lists is None else lists[plain[0]], free)
+            found[made.id] = made
     return found
+
+
+def plain_fields(fixed: str, count: int) -> list[str]:
+    """Return the fields before the first nonce of a record. Raise SlurmError for a malformed record."""
+    plain = fixed.lstrip("\n").split("|")
+    if len(plain) != count or not plain[0].isdigit() or not plain[5].isdigit():
+        raise SlurmError(f"squeue answered {fixed!r} in place of a job\n  {_SEE}")
+    return plain
+
+
+def job(plain: Sequence[str], leave_out: str, free: Sequence[str]) -> Job:
+    """Return a job from the first ten PLAIN fields, its excluded nodes and the FREE fields."""
+    number, user, partition, state, nodes, restarts, status, submit, start, end = plain[:10]
+    (reason, name, comment, admin), given = free, NOTHING.get
+    return Job._make(
+        (
+            int(number),
+            user,
+            state if state in JOB_STATES else UNKNOWN,
+            given(reason, reason),
+            given(nodes, nodes),
+            given(leave_out, leave_out),
+            int(restarts),
+            "" if comment == NULL else comment,
+            "" if admin == NULL else admin,
+            *exit_of(status),
+            name,
+            given(partition, partition),
+            utc(submit),
+            utc(start),
+            utc(end),
+        )
+    )
 
 
 def excluded(text: str, nonce: str) -> dict[str, str]:

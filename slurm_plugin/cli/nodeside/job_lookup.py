@@ -93,6 +93,17 @@ def job_number(word: str, door: Slurm, directory: Path | None = None, *, part: b
     )
 
 
+def one_job(word: str, door: Slurm, directory: Path | None, error: type[SlurmPluginError], advice: str) -> int:
+    """Return the number of one job, as `job_number`. Raise `error` for an array: its last task has the same number.
+
+    `advice`: what to do instead, where `{tasks}` stands for some tasks and `{job}` for the number of the array.
+    """
+    job_id = job_number(word, door, directory)
+    if word.isdecimal() and (tasks := array_tasks(door, job_id)):
+        raise error(f"job {job_id} is an array\n  " + advice.format(tasks=" ".join([*tasks][:8]), job=job_id))
+    return job_id
+
+
 def recorded(word: str, directory: Path) -> int | None:
     """Return the number of a job, array task or part by the records in its working directory; None without records."""
     name = canonical(word)

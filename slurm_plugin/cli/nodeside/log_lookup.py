@@ -48,9 +48,8 @@ def find(word: str, directory: Path, door: Slurm) -> Known:
     """Find a job by Slurm, or by the records in `directory`. Raise NoLogError if neither knows its logs."""
     slurms = ("", "")
     try:
-        job_id = job_lookup.job_number(word, door, directory)
-        if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
-            raise UsageError(f"job {job_id} is an array\n  accepted is one of its tasks: {' '.join([*tasks][:8])}")
+        advice = "accepted is one of its tasks: {tasks}"
+        job_id = job_lookup.one_job(word, door, directory, UsageError, advice)
         own = (job_lookup.work_directory(door, job_id) or directory) / job_directory.OURS / str(job_id)
         with suppress(SlurmError):
             slurms = door.output(job_id), door.errors(job_id)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.slurm import SlurmError, listing
-from slurm_plugin.slurm.listing import ACCOUNTED, FREE, PLAIN, accounted, form, listed
+from slurm_plugin.slurm import SlurmError, listing, parse
+from slurm_plugin.slurm.listing import ACCOUNTED, FREE, PLAIN, accounted, listed
 from tests.unit.slurm.fake_commands import Bin
 
 NONCE = "~0123"
@@ -30,7 +30,7 @@ ENDED = {
 
 
 def squeue(*jobs: Mapping[str, str]) -> str:
-    """Return squeue's answer to `form`."""
+    """Return squeue's answer to PLAIN and FREE."""
     lines = []
     for each in jobs:
         fields = {**JOB, **each}
@@ -45,9 +45,10 @@ def sacct(*jobs: Mapping[str, str]) -> str:
 
 def test_form() -> None:
     """Every field has width 0, so that Slurm prints the whole text. A nonce is behind each that users write."""
-    assert form("~x").startswith("JobID:0|,UserName:0|,")
-    assert form("~x").endswith("HetJobOffset:0~x,tres-per-job:0~x,tres-per-node:0~x,tres-per-task:0~x,Reason:0~x,"
-                               "Name:0~x,Comment:0~x,admin_comment:0~x,WorkDir:0~x")  # fmt: skip
+    form = parse.form("~x", PLAIN, FREE)
+    assert form.startswith("JobID:0|,UserName:0|,")
+    assert form.endswith("HetJobOffset:0~x,tres-per-job:0~x,tres-per-node:0~x,tres-per-task:0~x,Reason:0~x,"
+                         "Name:0~x,Comment:0~x,admin_comment:0~x,WorkDir:0~x")  # fmt: skip
 
 
 def test_a_running_job() -> None:

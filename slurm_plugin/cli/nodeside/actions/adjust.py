@@ -37,12 +37,9 @@ def _time(options: Namespace) -> int:
 
 
 def _number(word: str, door: Slurm, verb: str) -> int:
-    """Return the number of a job. Raise NotRunningError for an array, because its last task has the same number."""
-    job_id = job_lookup.job_number(word, door)
-    if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
-        some = " ".join([*tasks][:8])
-        raise job_lookup.NotRunningError(f"job {job_id} is an array\n  name its tasks: slurm-plugin {verb} {some} ...")
-    return job_id
+    """Return the number of a job. Raise NotRunningError for an array."""
+    advice = f"name its tasks: slurm-plugin {verb} {{tasks}} ..."
+    return job_lookup.one_job(word, door, None, job_lookup.NotRunningError, advice)
 
 
 def _priority(options: Namespace) -> int:

@@ -85,12 +85,8 @@ def _stop(options: Namespace) -> int:
 def _stop_one(word: str) -> Done:
     """Signal a running job: its supervisor lets it save, then cancels it. Cancel any other job."""
     door = job_lookup.door_to_slurm()
-    job_id = job_lookup.job_number(word, door)
-    if word.isdecimal() and (tasks := job_lookup.array_tasks(door, job_id)):
-        raise job_lookup.NotRunningError(
-            f"job {job_id} is an array\n  stop its tasks: slurm-plugin stop {' '.join([*tasks][:8])}\n"
-            f"  cancel those that wait: scancel --state=PENDING {job_id}"
-        )
+    advice = "stop its tasks: slurm-plugin stop {tasks}\n  cancel those that wait: scancel --state=PENDING {job}"
+    job_id = job_lookup.one_job(word, door, None, job_lookup.NotRunningError, advice)
     job = job_lookup.living_job(door, job_id)
     door.queueing([job_id])  # so that a signal to an array task does not reach the other tasks
     if saves := job.state == "RUNNING":
