@@ -169,7 +169,7 @@ def write_slurm_files(plan: Plan, addresses: dict[str, str]) -> None:
 
 def require_program(ctl: int, root: Path) -> None:
     """Raise MissingError if users cannot run `slurm-plugin` in the machines."""
-    done = daemons.run(machine.enter_argv(ctl, ["slurm-plugin", "--version"], user=STRANGER))
+    done = machine.run(machine.enter_argv(ctl, ["slurm-plugin", "--version"], user=STRANGER))
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit {done.returncode}"]
         what = (
@@ -190,7 +190,7 @@ def _slurmctld(root: Path) -> str:
 
 
 def _output(argv: list[str], root: Path) -> str:
-    done = daemons.run(argv if root == Path("/") else ["chroot", str(root), *argv])
+    done = machine.run(argv if root == Path("/") else ["chroot", str(root), *argv])
     if done.returncode != 0:
         raise SlurmPluginError(f"{' '.join(argv)} failed in {root}: {done.stderr.strip()}")
     return done.stdout

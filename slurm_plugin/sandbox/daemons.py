@@ -6,7 +6,6 @@ A restart keeps homes, configuration and Slurm's state.
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,6 @@ from slurm_plugin.sandbox.network import Network
 # A busy machine needs a minute. Only a hang takes longer than these deadlines.
 READY_DEADLINE_S: Final = 180.0
 START_S: Final = 20.0  # until a process has the name of its program
-COMMAND_DEADLINE_S: Final = 120.0
 RESUME_DEADLINE_S: Final = 120.0
 STOP_DEADLINE_S: Final = 60.0
 USABLE: Final = frozenset({"idle", "mixed", "allocated", "completing"})
@@ -79,7 +77,10 @@ def start_accounting(directory: Path, pid: int, users: Sequence[str] = ()) -> No
         _start(machine.enter_argv(pid, ["slurmdbd"], user="slurm"), directory / "log/slurmdbd.log")
     answers = ["sacctmgr", "show", "cluster"]
     _until(
-        lambda: run(machine.enter_argv(pid, answers)).returncode == 0, pid, "slurmdbd", directory / "log/slurmdbd.log"
+        lambda: machine.run(machine.enter_argv(pid, answers)).returncode == 0,
+        pid,
+        "slurmdbd",
+        directory / "log/slurmdbd.log",
     )
     if new:
         for words in (("cluster", "sandbox"), ("account", ACCOUNT), ("user", ",".join(users), f"account={ACCOUNT}")):
@@ -116,7 +117,7 @@ def start_slurmd(directory: Path, name: str, pid: int) -> None:
 
 def node_states(ctl: int) -> dict[str, str]:
     """Return Slurm's state of each node; nothing if slurmctld does not answer."""
-    done = run(machine.enter_argv(ctl, ["sinfo", "-h", "-N", "-o", "%N %T"]))
+    done = machine.run(machine.enter_argv(ctl, ["sinfo", "-h", "-N", "-o", "%N %T"]))
     rows = (line.split() for line in done.stdout.splitlines()) if done.returncode == 0 else ()
     return {row[0]: row[1] for row in rows if len(row) == 2}
 
@@ -152,19 +153,14 @@ def resume(ctl: int, name: str) -> None:
         if time.monotonic() > deadline:
             raise SlurmPluginError(f"{name} is still {state} after {RESUME_DEADLINE_S:.0f} s; look at sandbox status")
         if state not in WAITING:
-            run(machine.enter_argv(ctl, ["scontrol", "update", f"nodename={name}", "state=resume"]))
+            machine.run(machine.enter_argv(ctl, ["scontrol", "update", f"nodename={name}", "state=resume"]))
         time.sleep(0.2)
-
-
-def daemon(name: str) -> str:
-    """Return the name of Slurm's daemon on a machine."""
-    return "slurmctld" if name == "ctl" else "slurmd"
 
 
 def running(name: str, pids: Mapping[str, int]) -> bool:
     """Return whether the machine and its daemon run."""
     pid = pids.get(name)
-    return pid is not None and bool(machine.children(pid, daemon(name)))
+    return pid is not None and bool(machine.children(pid, "slurmctld" if name == "ctl" else "slurmd"))
 
 
 def restart(directory: Path, subnet: Network, names: Sequence[str]) -> None:
@@ -233,18 +229,10 @@ def _restart_controller_machine(directory: Path, subnet: Network, pids: Mapping[
 
 
 def _start(argv: list[str], log: Path) -> None:
-    done = run(argv)
+    done = machine.run(argv)
     if done.returncode != 0:
         said = (done.stderr + done.stdout).strip()
         raise SlurmPluginError(f"{log.stem} did not start: {said}\n{log} ends with:\n{tail(log)}")
-
-
-def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command in a clean environment, as root."""
-    return subprocess.run(
-        argv, env=machine.environment("root", {}), stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=COMMAND_DEADLINE_S, check=False, cwd="/", start_new_session=True,
-    )  # fmt: skip
 
 
 def tail(path: Path) -> str:

@@ -155,11 +155,17 @@ def limits(pid: int) -> dict[str, tuple[int, int]]:
     return {name: resource.prlimit(pid, number) for name, number in LIMITS.items()}
 
 
+def run(argv: Sequence[str], *, text: str = "", files: Sequence[int] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a command of the host in a clean environment, as root, with `text` on stdin."""
+    return subprocess.run(
+        argv, input=text, pass_fds=files, env=environment("root", {}), capture_output=True,
+        text=True, timeout=COMMAND_DEADLINE_S, check=False, cwd="/", start_new_session=True,
+    )  # fmt: skip
+
+
 def command(argv: Sequence[str], *, text: str = "", files: Sequence[int] = ()) -> str:
-    """Run a command of the host with `text` on stdin, and return its output. Raise SlurmPluginError with its errors."""
-    done = subprocess.run(
-        argv, input=text, pass_fds=files, capture_output=True, text=True, timeout=COMMAND_DEADLINE_S, check=False
-    )
+    """Run a command as `run` does, and return its output. Raise SlurmPluginError with its errors."""
+    done = run(argv, text=text, files=files)
     if done.returncode != 0:
         raise SlurmPluginError(f"{' '.join(argv)} failed: {done.stderr.strip()}")
     return done.stdout
@@ -205,11 +211,6 @@ def _alive(pid: int) -> bool:
     return rest.split()[0] not in "ZX"
 
 
-def is_machine(pid: int, directory: Path, name: str) -> bool:
-    """Return whether `pid`, which `find` has returned, is still the machine `name`."""
-    return _machine(pid, directory) == name
-
-
 def _pids() -> Iterator[int]:
     return map(int, filter(str.isdigit, os.listdir("/proc")))  # noqa: PTH208 - three times as fast as pathlib
 
@@ -223,7 +224,7 @@ def _read(pid: int, name: str) -> bytes:
         return b""
 
 
-def _machine(pid: int, directory: Path) -> str | None:
+def name_of(pid: int, directory: Path) -> str | None:
     """Return a machine's name if `pid` is root's process that starts the machine or is its PID 1; else None."""
     words = _read(pid, "cmdline").split(b"\0")
     if words[4:6] != [MARKER.encode(), os.fsencode(directory)] or len(words) < 7:
@@ -237,7 +238,7 @@ def _processes(directory: Path) -> list[tuple[int, str, int]]:
     """Return (pid, machine, depth of the PID namespace) of each machine's starter and PID 1."""
     found = []
     for pid in _pids():
-        if pid == os.getpid() or (name := _machine(pid, directory)) is None:
+        if pid == os.getpid() or (name := name_of(pid, directory)) is None:
             continue
         spid = [line for line in _read(pid, "status").splitlines() if line.startswith(b"NSpid:")]
         if spid:

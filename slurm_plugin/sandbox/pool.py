@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from slurm_plugin.errors import SlurmPluginError, UsageError
-from slurm_plugin.sandbox import daemons, roots
+from slurm_plugin.sandbox import machine, roots
 from slurm_plugin.sandbox.image import SEEN
 from slurm_plugin.sandbox.machine import Bind, parse_bind
 from slurm_plugin.sandbox.sandbox import Sandbox
@@ -84,7 +84,7 @@ def find_root(release: str, directory: Path) -> Path | None:
     """
     if release.startswith("/"):
         return Path(release)
-    own = daemons.run(["slurmctld", "-V"]).stdout.split()[-1:] if shutil.which("slurmctld") else []
+    own = machine.run(["slurmctld", "-V"]).stdout.split()[-1:] if shutil.which("slurmctld") else []
     if not release or any(version.startswith(f"{release}.") for version in own):
         return None
     found = {path: roots.read(path) for path in sorted(directory.glob("*"))}

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from slurm_plugin.errors import MissingError, SlurmPluginError
+from slurm_plugin.sandbox import daemons
 
 # unshare ends with its caller, and the namespaces end with the child of unshare.
 ALONE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount-proc", "--pid", "--fork", "--kill-child")
@@ -52,7 +54,6 @@ DEBOOTSTRAP_DEADLINE_S: Final = 1200.0
 APT_DEADLINE_S: Final = 1200.0
 PYSLURM_DEADLINE_S: Final = 1800.0
 SHORT_DEADLINE_S: Final = 120.0
-TAIL_LINES: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,10 @@ class Root:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(SHORT_DEADLINE_S)
         if said:
+            tail = textwrap.indent(daemons.tail(Path(self.log.name)), "    ")
             raise SlurmPluginError(
-                f"{argv[0]}: {said}; {self.log.name} ends with\n{self.tail()}\n  run the same command again"
+                f"{argv[0]}: {said}; {self.log.name} ends with\n{tail}\n  run the same command again"
             )
-
-    def tail(self) -> str:
-        """Return the last lines of the log, indented."""
-        lines = Path(self.log.name).read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
 
 
 def host_mirror() -> str:

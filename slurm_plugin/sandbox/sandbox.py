@@ -270,7 +270,7 @@ class Sandbox:
         if name not in self._addresses(shape):
             raise self._no_machine(name, shape)
         known = self._pids.get(name)
-        if known is not None and machine.is_machine(known, self.directory, name):
+        if known is not None and machine.name_of(known, self.directory) == name:
             return known
         self._pids = machine.find(self.directory)
         pid = self._pids.get(name)

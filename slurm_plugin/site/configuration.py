@@ -19,8 +19,8 @@ from slurm_plugin.records.site_settings import LEASE_S, LOST_S
 from slurm_plugin.records.token import MAX_RETRIES
 from slurm_plugin.spec import documents, submit_config
 from slurm_plugin.spec.documents import Document, Problem
-from slurm_plugin.spec.policy_language import Hold, hold_s
-from slurm_plugin.spec.submit_config import PlainPath, Record, SubmitConfig
+from slurm_plugin.spec.policy_language import Hold, Part, hold_s
+from slurm_plugin.spec.submit_config import PlainPath, SubmitConfig
 
 LEAST_SILENCE_S, LONGEST_SILENCE_S = round(LEASE_S), 3600  # range of `node_timeout`; the least is a node's lease
 # Minimum of `stage_in.keep`, time for a job to use the copy that it made, and of `logs.keep`.
@@ -123,7 +123,7 @@ def _part(section: str, settings: Mapping[str, Setting]) -> Any:
     name, names = section.title().replace("-", ""), {name.replace("-", "_"): name for name in every}
     words = {"accepted": f"{OFF}, or {{SETTING: VALUE}} with {', '.join(every)}"}
     return msgspec.defstruct(
-        name, fields, bases=(Record,), frozen=True, forbid_unknown_fields=True, rename=names, namespace=words
+        name, fields, bases=(Part,), frozen=True, forbid_unknown_fields=True, rename=names, namespace=words
     )
 
 
@@ -139,14 +139,14 @@ else:
             ("mandatory", tuple[str, ...], ()),
             *((section.replace("-", "_"), part, part()) for section, part in _PARTS.items()),
         ],
-        bases=(Record,),
+        bases=(Part,),
         frozen=True,
         forbid_unknown_fields=True,
         rename="kebab",
     )
 
 
-class Periodic(Record, frozen=True):
+class Periodic(Part, frozen=True):
     """The periodic check: its interval, and the number of failures or passes in a row before it acts."""
 
     interval: Seconds = "5m"
@@ -154,7 +154,7 @@ class Periodic(Record, frozen=True):
     passes: Positive = 3  # before it resumes a node that slurm_plugin drained
 
 
-class Recovery(Record, frozen=True):
+class Recovery(Part, frozen=True):
     """The recovery of jobs whose node failed."""
 
     queue_timeout: str = "30m"  # longest wait in the queue, unless the spec sets another
@@ -162,7 +162,7 @@ class Recovery(Record, frozen=True):
     nice: Count = 1000  # subtracted from the Nice of a job whose node was drained or died
 
 
-class BurnIn(Record, frozen=True):
+class BurnIn(Part, frozen=True):
     """The test that a node must pass before the periodic check resumes it."""
 
     command: tuple[str, ...] = ()  # a program and its arguments; empty: no burn-in
@@ -170,14 +170,14 @@ class BurnIn(Record, frozen=True):
     before: Literal["resume"] = "resume"
 
 
-class Logs(Record, frozen=True):
+class Logs(Part, frozen=True):
     """The records and logs of jobs."""
 
     keep: str = "30d"  # time after a job's end before `slurm-plugin clean` removes them
     diagnosis: Hold = "2s"  # longest time to diagnose the logs of a failed attempt; 0: do not diagnose them
 
 
-class Equipment(Record, frozen=True):
+class Equipment(Part, frozen=True):
     """The devices that these nodes should have. Checks compare them with those that exist."""
 
     gpus: Count = 0

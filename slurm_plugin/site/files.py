@@ -61,11 +61,9 @@ def rendered(
 
     `site_file`: the source of `config`; hooks report if it changes. `canaries`: a node list, for a canary installation.
     `inside`: the command that runs a program on the target system, if that is another system. Raise UsageError for a
-    path that a hook would have to quote, for an interpreter that does not run, is too old or that others than root can
+    root that a hook would have to quote, for an interpreter that does not run, is too old or that others than root can
     change, and if `canaries` is not a node list. Raise MissingError if there is no interpreter.
     """
-    for name in ("python", "run_directory", "spool_directory", "slurm_bin"):
-        plain_path(name, getattr(config, name))
     plain_path("root", root)
     if canaries:
         config = on_trial(config, canaries)

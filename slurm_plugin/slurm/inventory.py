@@ -23,7 +23,6 @@ EVENT_FIELDS: Final = "TimeStart,TimeEnd,State,User,Reason"  # the last field ma
 MOST_NODES: Final = 1 << 16  # nodes in the lines about a job's devices, which a user can forge
 MOST_USES: Final = 1 << 20  # of all jobs: more than any cluster has
 _NODE = re.compile(r"^(?=NodeName=)", re.MULTILINE)
-_WORDS = re.compile(r"^   (?:Reason|Comment|Extra)=", re.MULTILINE)
 _SYSTEM = re.compile(r"^   OS=(\S+(?: \S+)?)", re.MULTILINE)
 _JOB = re.compile(r"^JobId=([0-9]{1,10}) ", re.MULTILINE | re.ASCII)
 _DEVICES = re.compile(r"^     Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)$", re.MULTILINE)
@@ -73,7 +72,7 @@ def machines(text: str) -> dict[str, tuple[Node, Resources]]:
 
 
 def _resources(text: str) -> Resources:
-    before, *_ = _WORDS.split(text, 1)
+    before, *_ = parse.WORDS.split(text, 1)
     fields = dict(part.split("=", 1) for part in before.split() if "=" in part)
     system, features = _SYSTEM.search(before), fields.get("ActiveFeatures", "")
     return Resources(

@@ -41,7 +41,7 @@ NOTHING: Final = dict.fromkeys((NULL, "N/A", "n/a", "None", "Unknown", "NONE"), 
 # The lines of a node begin with three spaces, except for the first line and the further lines of a reason, which begin
 # with ten. A comment, printed verbatim, and other fields may follow the reason (node_info.c, slurm_sprint_node_table).
 # If Slurm knows when a reason was set, its author and the time are at the end of its first line.
-_WORDS = re.compile(r"^   (?:Reason|Comment|Extra)=", re.MULTILINE)
+WORDS: Final = re.compile(r"^   (?:Reason|Comment|Extra)=", re.MULTILINE)
 _REASON = re.compile(r"^   Reason=(.*?)(?: \[([^\[\] ]*)@([0-9T:-]+)\])? *$", re.MULTILINE)
 _COMMENT = re.compile(r"^   Comment=(.*?)(?=\n   \w+=|\s*\Z)", re.MULTILINE | re.DOTALL)
 # The line of `sbatch --test-only` with slurm_submit_batch_job's answer. On 26.05 the cluster, and one more word, follow
@@ -298,7 +298,7 @@ def nodes(text: str) -> dict[str, Node]:
 
 def _node(text: str) -> Node:
     """Parse one node, with the first line of its reason. Only administrators write reasons and comments."""
-    before, *_ = _WORDS.split(text, 1)
+    before, *_ = WORDS.split(text, 1)
     fields = dict(part.split("=", 1) for part in before.split() if "=" in part)
     reason, comment = _REASON.search(text), _COMMENT.search(text)
     return Node(

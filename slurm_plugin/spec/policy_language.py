@@ -33,7 +33,7 @@ Given = Literal["account", "partition", "qos", "reservation", "nodes", "time"]
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the policy."""
+    """A part of the site file."""
 
 
 class Defaults(Part, frozen=True):
@@ -174,7 +174,7 @@ def _minutes(text: str) -> int:
 _Cap = Annotated[int, Meta(ge=0, le=100_000, description="a whole number; 0: no cap")]
 
 
-class Priority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Priority(Part, frozen=True):
     """One word: the QOS of its jobs, or their partitions."""
 
     qos: Word | None = None

@@ -24,7 +24,7 @@ from slurm_plugin.records.site_settings import DEFAULT_ROOT
 from slurm_plugin.spec import documents, expand, policy_language
 from slurm_plugin.spec.documents import Document, Problem
 from slurm_plugin.spec.key_types import Access, Runtime, Word
-from slurm_plugin.spec.policy_language import Policy, Priority
+from slurm_plugin.spec.policy_language import Part, Policy, Priority
 
 OWN_NAME: Final = "slurm_plugin.yaml"
 AT_SUBMISSION: Final = ("container", "presets", "stage_in")  # keys that a submission reads
@@ -32,15 +32,15 @@ OWN_KEYS: Final = (*AT_SUBMISSION, "logs", "notify", "prechecks")
 OWN_AGAIN: Final = "slurm-plugin doctor"
 
 
-def own_path(environ: Mapping[str, str] = os.environ) -> Path | None:
+def own_path() -> Path | None:
     """Return where this user's file is, or would be; None for root, and for a user without a home."""
     if os.geteuid() == 0:
         return None
-    base = environ.get("XDG_CONFIG_HOME", "")
+    base = os.environ.get("XDG_CONFIG_HOME", "")
     if base.startswith("/"):
         return Path(base, OWN_NAME)
     try:
-        home = environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
+        home = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
         return None
     return Path(home, ".config", OWN_NAME)
@@ -101,30 +101,26 @@ PlainPath = Annotated[
 ]
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the site file."""
-
-
-class StageIn(Record, frozen=True):
+class StageIn(Part, frozen=True):
     """Copies of the jobs' data on each node's own disk."""
 
     directory: PlainPath | None = None  # like /tmp: owned by root, open to all, sticky; None: no copies
     keep: str = "7d"  # time to keep a copy after its last use
 
 
-class Containers(Record, frozen=True):
+class Containers(Part, frozen=True):
     """Containers of jobs."""
 
     runtime: Runtime | None = None  # for images that both runtimes accept
 
 
-class Experiments(Record, frozen=True):
+class Experiments(Part, frozen=True):
     """Experiment files of other systems."""
 
     pools: Mapping[str, Word] = {}  # resource_pool of an experiment file -> partition; others are partitions themselves
 
 
-class SubmitConfig(Record, frozen=True):
+class SubmitConfig(Part, frozen=True):
     """The keys of the site file that a submission reads."""
 
     policy: Policy = Policy()

@@ -19,6 +19,7 @@ from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.spec import Spec, documents, expand, resources, sbatch_flags
 from slurm_plugin.spec.documents import Path
 from slurm_plugin.spec.expand import Presets
+from slurm_plugin.spec.key_types import HOOKS
 from slurm_plugin.spec.problems import GROUPS
 from slurm_plugin.spec.sbatch_flags import directive
 from slurm_plugin.submit.policy_verdict import Verdict, clock
@@ -164,11 +165,6 @@ def _plan(spec: Spec, site: Site, shape: Shape) -> JobPlan:
         logs=_absolute(workdir, spec.logs.directory) if shape.logs else "",
         logs_per=spec.logs_per,
         label=spec.logs.label == "yes",
-        before=hooks(spec, site, "before"),
-        after=hooks(spec, site, "after"),
-        on_restart=hooks(spec, site, "on_restart"),
-        on_failure=hooks(spec, site, "on_failure"),
-        on_hold=hooks(spec, site, "on_hold"),
         share_group=(spec.share.group or "") if spec.share else "",
         share_access=spec.share.access if spec.share else "",
         slow_threshold=spec.performance.threshold if spec.performance else 0.0,
@@ -177,6 +173,7 @@ def _plan(spec: Spec, site: Site, shape: Shape) -> JobPlan:
         found_hooks=spec.hooks.found != "no",
         stage_in=tuple(f"{name}:{source}" for name, source in staged(spec, site)),
         container=job_plan.changed(spec.contained) if spec.contained else {},
+        **dict[str, Any]((when, hooks(spec, site, when)) for when in HOOKS),
         **shape.options._asdict(),
         **recovery_options.plan_fields(spec),
     )

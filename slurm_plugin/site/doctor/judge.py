@@ -55,11 +55,6 @@ def exit_code(findings: Sequence[Finding]) -> int:
     return 1 if "wrong" in verdicts else 2 if "cannot tell" in verdicts else 0
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the first SHOWN names, and the number of further names."""
-    return first_few(names, SHOWN)
-
-
 def slurmctld(*, up: bool) -> Finding:
     """Judge whether a controller answers."""
     if up:
@@ -243,7 +238,7 @@ def files(root: str, found: Differences | None, install: str, *, site_file: bool
     if settings and not site_file:
         changed = [name for name in changed if name == ARCHIVE]
     problems = {"missing": found.missing, "other than this version renders": changed, "closed to users": found.closed}
-    said = [f"{listed(names)} {what}" for what, names in problems.items() if names]
+    said = [f"{first_few(names, SHOWN)} {what}" for what, names in problems.items() if names]
     if not said:
         whole = Finding("files", "ok", f"{root} is what this version renders")
     else:
@@ -268,7 +263,7 @@ def _owner(root: str, exposed: Sequence[str]) -> Finding:
     """Judge whether only root may change the files."""
     if not exposed:
         return Finding("owner", "ok", f"only root may change {root}")
-    message = f"others than root may change {listed(exposed)}"
+    message = f"others than root may change {first_few(exposed, SHOWN)}"
     return Finding("owner", "wrong", message, f"run: chown -R root:root {root}/ && chmod -R go-w {root}/")
 
 

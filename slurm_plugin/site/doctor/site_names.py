@@ -11,9 +11,10 @@ import msgspec
 
 import prechecks
 from hostfiles import HostfileError, nodelist
+from prechecks.verdict import first_few
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.site.configuration import SiteConfig
-from slurm_plugin.site.doctor.judge import Finding, listed
+from slurm_plugin.site.doctor.judge import SHOWN, Finding
 from slurm_plugin.site.slurmconf import Setting
 from slurm_plugin.slurm import Node
 
@@ -52,10 +53,10 @@ def unknown(site: SiteConfig, names: Known) -> tuple[Unknown, ...]:
     for place, wanted in _partitions(site):
         if names.partitions and (missing := [name for name in wanted if name not in names.partitions]):
             close = suggestion(missing[0], names.partitions)
-            found.append(Unknown(f"{place} names {listed(missing)}: Slurm has no such partition{close}"))
+            found.append(Unknown(f"{place} names {first_few(missing, SHOWN)}: Slurm has no such partition{close}"))
     for place, wanted in _nodes(site):
         if names.nodes and (missing := [name for name in wanted if name not in names.nodes]):
-            text = f"{place} names {listed(missing)}: Slurm has no such node"
+            text = f"{place} names {first_few(missing, SHOWN)}: Slurm has no such node"
             found.append(Unknown(text, harmless=len(missing) < len(wanted)))
     return tuple(found)
 

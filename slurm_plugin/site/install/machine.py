@@ -35,10 +35,6 @@ STALE: Final = ("chain",)
 OURS: Final = ("bin", "hooks", ARCHIVE, FILE, signature.FILE, "job_submit.lua", "slurm.conf.fragment", *STALE)
 SWITCHES: Final = (KILL_SWITCH, UNFINISHED)  # our files that are not part of a version
 ROLES = ("controller", "node")
-PLACES = (
-    "/etc/slurm/slurm.conf",
-    "/run/slurm/conf/slurm.conf",
-)  # the second is the copy that slurmd gets from slurmctld (configless)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +206,8 @@ def _entries(names: list[str], places: list[str]) -> Iterator[tuple[str, Entry]]
 
 
 def _conf(given: str | None) -> str:
-    """Return `given`, or the first file of SLURM_CONF and PLACES. Raise MissingError."""
-    tried = [given] if given else list(filter(None, (os.environ.get("SLURM_CONF"), *PLACES)))
+    """Return `given`, or the first file of SLURM_CONF and slurmconf.PLACES. Raise MissingError."""
+    tried = [given] if given else list(filter(None, (os.environ.get("SLURM_CONF"), *slurmconf.PLACES)))
     for path in tried:
         if Path(path).is_file():
             return path

@@ -8,6 +8,7 @@ from slurm_plugin.site.compilation import compile_site
 from slurm_plugin.site.configuration import SiteConfig, load
 
 GB = 1024**3
+NEED_QUOTING = ("relative", "/a b", "/a;b", "/$(x)", "/a'b", "/a\nb", "/é", "")  # paths that a shell needs quoted
 
 
 def site(tmp_path: Path, text: str) -> SiteConfig:

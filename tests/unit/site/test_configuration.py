@@ -1,5 +1,6 @@
 """The site file: its path, its units, and the errors in it."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from slurm_plugin.site import compilation, configuration
 from slurm_plugin.site.configuration import SiteConfig, load, seconds, size_bytes, space
 from slurm_plugin.spec import submit_config
 from tests.refusals import refusal_of
-from tests.unit.site.sitefiles import GB, site
+from tests.unit.site.sitefiles import GB, NEED_QUOTING, site
 
 
 def test_refused(tmp_path: Path) -> None:
@@ -72,6 +73,17 @@ def test_refused(tmp_path: Path) -> None:
         assert first == f"{tmp_path}/site.yaml: 1 problem, nothing was done", text
         assert second.startswith(f"  line 2: {words}"), text
         assert last == "  correct the file, then run: slurm-plugin site install", text
+
+
+def test_paths_that_need_quoting(tmp_path: Path) -> None:
+    """A path that a shell could read as something else is refused."""
+    for path in NEED_QUOTING:
+        for name in ["python", "run_directory", "spool_directory", "slurm_bin"]:
+            caught = refusal_of(UsageError, site, tmp_path, f"{name}: {json.dumps(path)}\n")
+            assert (
+                f"{name}: found {repr(path) if path else 'nothing'}; accepted: an absolute path of letters, digits"
+                in caught
+            ), (name, path)
 
 
 def test_no_site_file(tmp_path: Path) -> None:
