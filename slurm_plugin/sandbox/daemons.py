@@ -75,13 +75,8 @@ def start_accounting(directory: Path, pid: int, users: Sequence[str] = ()) -> No
         _start(machine.enter_argv(pid, create, user="slurm"), log)
     if not machine.children(pid, "slurmdbd"):
         _start(machine.enter_argv(pid, ["slurmdbd"], user="slurm"), directory / "log/slurmdbd.log")
-    answers = ["sacctmgr", "show", "cluster"]
-    _until(
-        lambda: machine.run(machine.enter_argv(pid, answers)).returncode == 0,
-        pid,
-        "slurmdbd",
-        directory / "log/slurmdbd.log",
-    )
+    answers = machine.enter_argv(pid, ["sacctmgr", "show", "cluster"])
+    _until(lambda: machine.run(answers).returncode == 0, pid, "slurmdbd", directory / "log/slurmdbd.log")
     if new:
         for words in (("cluster", "sandbox"), ("account", ACCOUNT), ("user", ",".join(users), f"account={ACCOUNT}")):
             argv = machine.enter_argv(pid, ["sacctmgr", "--immediate", "add", *words])

@@ -11,6 +11,7 @@ import pytest
 from slurm_plugin.errors import UsageError
 from slurm_plugin.experiment import simulate
 from slurm_plugin.experiment.simulate import read_config
+from tests.refusals import refusal_of
 
 NAMES = "single, random, grid, adaptive_asha, async_halving"
 ONE, TWO, FULL = [1000], [1000, 3000], [1000, 3000, 9000]
@@ -189,9 +190,7 @@ def test_a_grid_is_run_once() -> None:
 )
 def test_refused(fields: dict[str, Any], text: str) -> None:
     """The message has the place, what was found and what is accepted."""
-    with pytest.raises(UsageError) as caught:
-        read_config(fields, 12)
-    assert str(caught.value) == text
+    assert refusal_of(UsageError, read_config, fields, 12) == text
 
 
 def run(tmp_path: Path, config: str, metrics: str, *flags: str) -> subprocess.CompletedProcess[str]:

@@ -164,18 +164,15 @@ def test_a_host_that_is_no_server() -> None:
     """The error names it with its address, and some of the table's servers."""
     servers = tuple(Server(f"10.0.0.{place}", (Device(0),), "") for place in range(5))
     five = Allocation(tuple(Host(f"n{place}") for place in range(5)))
-    with pytest.raises(HostfileError) as caught:
-        ascend.rank_in_table(servers, five, 1, ("10.0.0.9",))
-    assert str(caught.value) == (
+    assert refusal_of(HostfileError, ascend.rank_in_table, servers, five, 1, ("10.0.0.9",)) == (
         "n1 is 10.0.0.9 here, and no server of the rank table, which has 10.0.0.0, 10.0.0.1, 10.0.0.2, …"
     )
 
 
 def test_a_table_whose_ranks_do_not_follow_its_devices() -> None:
     """It is refused: a rank's logical id would be wrong."""
-    with pytest.raises(HostfileError) as caught:
-        ascend.of_table([Server("10.0.0.1", (Device(1), Device(0)), "")])
-    assert str(caught.value) == "server 10.0.0.1: its ranks are devices [1, 0]; they have to follow the device ids"
+    said = refusal_of(HostfileError, ascend.of_table, [Server("10.0.0.1", (Device(1), Device(0)), "")])
+    assert said == "server 10.0.0.1: its ranks are devices [1, 0]; they have to follow the device ids"
 
 
 def test_a_table_has_no_scheduler() -> None:

@@ -169,9 +169,7 @@ def test_refuses_ranks_that_are_interleaved() -> None:
     table = json.loads(ranktable.version_1_0(allocation(2, 2)))
     table["server_list"][0]["device"][1]["rank_id"] = "2"
     table["server_list"][1]["device"][0]["rank_id"] = "1"
-    with pytest.raises(HostfileError) as caught:
-        parse(json.dumps(table))
-    assert str(caught.value) == (
+    assert refusal_of(HostfileError, parse, json.dumps(table)) == (
         "server 10.0.0.9, device 1: rank_id 2 comes after those of another server; ranks are not interleaved"
     )
 

@@ -3,10 +3,9 @@
 import os
 from pathlib import Path
 
-import pytest
-
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import env_file
+from tests.refusals import refusal_of
 
 GOOD = (
     b"\xef\xbb\xbf# a comment\n\n  # another, and a blank line\n\t\nA=1\r\n  B= two  words \nC=\n"
@@ -24,9 +23,7 @@ def written(tmp_path: Path, data: bytes, name: str = "env", mode: int = 0o600) -
 
 def refusal(path: str) -> str:
     """Return the message about a file that is refused."""
-    with pytest.raises(UsageError) as caught:
-        env_file.read(path)
-    return str(caught.value)
+    return refusal_of(UsageError, env_file.read, path)
 
 
 def test_a_value_is_everything_behind_the_sign(tmp_path: Path) -> None:

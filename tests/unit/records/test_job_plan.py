@@ -12,6 +12,7 @@ from slurm_plugin.launch.container import Container
 from slurm_plugin.launch.mode import Options
 from slurm_plugin.records import job_plan
 from slurm_plugin.records.job_plan import JobPlan
+from tests.refusals import refusal_of
 
 CONTAINER = Container("t.sif", "apptainer", ("/d:/d:ro",), "/w", writable=True, home=False, gpu="nv", env=("A",))
 FULL = JobPlan(
@@ -58,10 +59,9 @@ def test_every_option_of_a_mode_is_a_key() -> None:
 )
 def test_what_is_no_plan(text: str, why: str) -> None:
     """Edited by hand, or written by another release."""
-    with pytest.raises(UsageError) as caught:
-        job_plan.read(text)
-    assert str(caught.value).startswith(f"the job plan in the batch script: {why}")
-    assert str(caught.value).endswith("; submit the job again")
+    said = refusal_of(UsageError, job_plan.read, text)
+    assert said.startswith(f"the job plan in the batch script: {why}")
+    assert said.endswith("; submit the job again")
 
 
 @pytest.mark.parametrize("command", ["/bin/x", f"/{'long/' * 30}x"])

@@ -7,6 +7,7 @@ import pytest
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.slurm import Queueing, Request, SlurmError, changes
 from tests.fakes import FakeSlurm, job
+from tests.refusals import refusal_of
 
 BY_QOS = {"urgent": {"qos": "urgent", "per_user": 2}, "very-urgent": {"qos": "top"}}
 BY_PARTITION = {"urgent": {"partitions": {"gpu": "gpu-urgent", "cpu": "cpu-urgent"}, "per_user": 1, "per_account": 2}}
@@ -74,9 +75,7 @@ def test_the_cap_of_a_user_and_an_account() -> None:
     door = Door(Request("gpu", "vision"))
     door.known_jobs[8] = job(8, state="RUNNING")
     door.requests[8] = Request("cpu-urgent", "speech")
-    with pytest.raises(changes.NotChangedError) as caught:
-        changes.change_priority(door, 7, "urgent", BY_PARTITION)
-    assert str(caught.value) == (
+    assert refusal_of(changes.NotChangedError, changes.change_priority, door, 7, "urgent", BY_PARTITION) == (
         "job 7 stays normal: user alice has 1 urgent job queued or running, and the site allows 1: 8\n"
         "  make one of them normal: slurm-plugin priority JOB normal"
     )
@@ -125,18 +124,15 @@ def test_only_operators_make_a_job_very_urgent() -> None:
     """The message has their command."""
     door = Door(Request("gpu"))
     door.refusals["update_job", 7] = 1
-    with pytest.raises(changes.NotChangedError) as caught:
-        changes.change_priority(door, 7, "very-urgent", BY_QOS)
-    assert "; only operators make a job very-urgent\n" in str(caught.value)
-    assert str(caught.value).endswith("an operator does it with: scontrol update JobId=7 QOS=top")
+    said = refusal_of(changes.NotChangedError, changes.change_priority, door, 7, "very-urgent", BY_QOS)
+    assert "; only operators make a job very-urgent\n" in said
+    assert said.endswith("an operator does it with: scontrol update JobId=7 QOS=top")
 
 
 @pytest.mark.parametrize(("to", "error"), [("now", UsageError), ("\x1b[2J", UsageError), ("very-urgent", MissingError)])
 def test_a_word_without_a_meaning(to: str, error: type[Exception]) -> None:
     """Wrong usage, or a word that this site does not map."""
-    with pytest.raises(error) as caught:
-        changes.change_priority(Door(Request("gpu")), 7, to, BY_PARTITION)
-    assert "\x1b" not in str(caught.value)
+    assert "\x1b" not in refusal_of(error, changes.change_priority, Door(Request("gpu")), 7, to, BY_PARTITION)
 
 
 def test_an_error_without_a_meaning() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted
 from slurm_plugin.slurm.parse import form
+from tests.refusals import refusal_of
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.test_records_scontrol import NODE, OURS, SETTINGS, SHOWN
 
@@ -107,9 +108,7 @@ def test_submit_without_a_whole_number(commands: Bin) -> None:
     for answer in ("Submitted", "", "\n", "1", "12", "12;clus", "x12\n", "-12\n", "12;\n", BANNER):
         commands.recorded("sbatch", answer)
         words = f"sbatch answered {answer.strip()!r} in place of a job id\n  look for the job with: squeue --me"
-        with pytest.raises(SlurmError) as caught:
-            commands.door().submit("")
-        assert str(caught.value) == words
+        assert refusal_of(SlurmError, commands.door().submit, "") == words
 
 
 # sbatch records the number of its session, and ends as a site's program in front of it may end.
@@ -190,9 +189,7 @@ def test_settings(commands: Bin) -> None:
     commands.recorded("scontrol", SHOWN)
     door = commands.door()
     assert door.config() == SETTINGS
-    with pytest.raises(SlurmError) as caught:
-        door.version()
-    assert str(caught.value) == (
+    assert refusal_of(SlurmError, door.version) == (
         "could not read slurmctld's settings: scontrol said: no SLURM_VERSION\n  try: scontrol show config"
     )
     commands.recorded("scontrol", f"{SHOWN}SLURM_VERSION           = 24.11.5\n")

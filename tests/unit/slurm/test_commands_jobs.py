@@ -4,6 +4,7 @@ import pytest
 
 from slurm_plugin.slurm import JobNotFoundError, SlurmError
 from slurm_plugin.slurm.commands import MOST_IDS
+from tests.refusals import refusal_of
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.test_records import PLAIN
 
@@ -61,9 +62,8 @@ def test_jobs_that_are_not_known(commands: Bin) -> None:
     commands.recorded("squeue", "", "slurm_load_jobs error: Invalid job id specified\n", 1)
     door = commands.door()
     assert door.jobs([7, 8]) == {}
-    with pytest.raises(JobNotFoundError) as caught:
-        door.job(7)
-    assert str(caught.value) == "Slurm does not know job 7 (any longer)\n  see what runs with: squeue --me"
+    said = refusal_of(JobNotFoundError, door.job, 7)
+    assert said == "Slurm does not know job 7 (any longer)\n  see what runs with: squeue --me"
     (commands.directory / "squeue").unlink()
     assert door.jobs([]) == {}
 
@@ -167,6 +167,4 @@ def test_second_answer_that_is_no_answer(commands: Bin, again: bool) -> None:
             "records, lacks", f"name == 'SQUEUE_FORMAT' and ({line}); records, lacks"
         )
         commands.script("squeue", script)
-        with pytest.raises(SlurmError) as caught:
-            door.jobs()
-        assert str(caught.value) == said
+        assert refusal_of(SlurmError, door.jobs) == said

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from slurm_plugin.slurm import JobNotFoundError, Queueing, Request, Slurm, SlurmError
+from tests.refusals import refusal_of
 from tests.unit.slurm.fake_commands import Bin
 
 
@@ -92,9 +93,7 @@ def test_jobs_of_nobody(commands: Bin) -> None:
     """An unknown user is an error, though squeue exits 0."""
     for name, (answer, err, code, words) in NO_ANSWERS.items():
         commands.recorded("squeue", answer, err, code)
-        with pytest.raises(SlurmError) as caught:
-            commands.door().jobs_of(4242, "n1")
-        assert words in str(caught.value), name
+        assert words in refusal_of(SlurmError, commands.door().jobs_of, 4242, "n1"), name
 
 
 def test_an_update_that_was_made_though_scontrol_says_no(commands: Bin) -> None:

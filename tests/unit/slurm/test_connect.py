@@ -11,6 +11,7 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.slurm import Slurm, connect
 from slurm_plugin.slurm.commands import Commands
 from slurm_plugin.slurm.library import Bridge, Library
+from tests.refusals import refusal_of
 from tests.unit.slurm.pyslurm_plan import FakePyslurm
 from tests.waiting import HANG_S, until
 
@@ -47,9 +48,7 @@ def test_directory(pyslurm: FakePyslurm, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_room_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """An unknown back end is an error with the accepted ones."""
     monkeypatch.setenv("SLURM_PLUGIN_BACKEND", value)
-    with pytest.raises(UsageError) as caught:
-        connect()
-    assert str(caught.value) == (
+    assert refusal_of(UsageError, connect) == (
         f"SLURM_PLUGIN_BACKEND={value!r}: found no such back end\n  accepted are: auto, cli, pyslurm"
     )
 

@@ -12,6 +12,7 @@ from slurm_plugin.slurm import JobNotFoundError, Node, Slurm, SlurmAwayError, Sl
 from slurm_plugin.slurm.calls import Patience
 from slurm_plugin.slurm.library import Library
 from tests.fake_slurm import FakeClock
+from tests.refusals import refusal_of
 from tests.unit.slurm.fake_commands import Bin, record
 from tests.unit.slurm.pyslurm_plan import JOB, FakePyslurm
 from tests.unit.slurm.test_commands import PRIVATE, SEE
@@ -95,9 +96,8 @@ def test_bytes_that_are_no_text(pyslurm: FakePyslurm, door: Library) -> None:
 
 def test_job_that_is_not_known(door: Library) -> None:
     """The same errors as those of the commands."""
-    with pytest.raises(JobNotFoundError) as caught:
-        door.job(8)
-    assert str(caught.value) == "Slurm does not know job 8 (any longer)\n  see what runs with: squeue --me"
+    said = refusal_of(JobNotFoundError, door.job, 8)
+    assert said == "Slurm does not know job 8 (any longer)\n  see what runs with: squeue --me"
     assert door.jobs([8]) == {}
     assert door.jobs([]) == {}
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.slurm import ENDED, UNKNOWN, Job, SlurmError, parse
+from tests.refusals import refusal_of
 from tests.unit.slurm.fake_commands import record
 
 NONCE = "~0123456789abcdef~"
@@ -137,10 +138,9 @@ def test_what_is_no_job() -> None:
     """A record without a job id or a restart count, or with more fields, is an error that shows it."""
     numbers = ["", "7x", "-7", "squeue: error", "7_1", "N/A", "7|8"]
     for field, number in product(["JobID", "RestartCnt"], numbers):
-        with pytest.raises(SlurmError) as caught:
-            one(**{field: number})
+        said = refusal_of(SlurmError, one, **{field: number})
         shown = "|".join({**record(), field: number}[name] for name in parse.PLAIN)
-        assert str(caught.value) == f"squeue answered {shown!r} in place of a job\n  see what runs with: squeue --me"
+        assert said == f"squeue answered {shown!r} in place of a job\n  see what runs with: squeue --me"
 
 
 def test_state_that_we_do_not_know() -> None:

@@ -6,6 +6,7 @@ from slurm_plugin.errors import UsageError
 from slurm_plugin.spec import load, load_all
 from slurm_plugin.spec.expand import MAY_DIFFER, MOST
 from slurm_plugin.spec.record import Spec
+from tests.refusals import refusal_of
 
 BASE = (
     "name: a\nmode: pytorch\nnodes: 4\nmin_nodes: 2\naccelerators: {gpu: 8}\ncommand: python x.py\nenv: {A: a, B: b}\n"
@@ -19,9 +20,7 @@ def all_of(text: str) -> tuple[Spec, ...]:
 
 def refused(text: str) -> list[str]:
     """Return the problems."""
-    with pytest.raises(UsageError) as caught:
-        all_of(text)
-    return [line.strip() for line in str(caught.value).splitlines()[1:-1]]
+    return [line.strip() for line in refusal_of(UsageError, all_of, text).splitlines()[1:-1]]
 
 
 def test_each_differs_where_it_says() -> None:

@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-import pytest
-
 from slurm_plugin.errors import UsageError
 from slurm_plugin.spec import Spec, load
+from tests.refusals import refusal_of
 
 
 def spec(container: Any, runtime: str = "", **fields: Any) -> Spec:
@@ -17,9 +16,7 @@ def spec(container: Any, runtime: str = "", **fields: Any) -> Spec:
 
 def refused(container: Any, runtime: str = "", **fields: Any) -> str:
     """Return the message about such a spec."""
-    with pytest.raises(UsageError) as error:
-        spec(container, runtime, **fields)
-    return str(error.value)
+    return refusal_of(UsageError, spec, container, runtime, **fields)
 
 
 def test_all_of_it() -> None:

@@ -1,12 +1,11 @@
 """Mirrors slurm_plugin/spec/problems.py: one job on nodes of several kinds, and keys that are refused with it."""
 
-import pytest
-
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import Group
 from slurm_plugin.spec import Spec, load
 from slurm_plugin.spec.problems import MOST_GROUPS
 from slurm_plugin.submit.render import Site, lines
+from tests.refusals import refusal_of
 
 TWO = """
 groups:
@@ -23,9 +22,7 @@ def spec(text: str = TWO, mode: str = "pytorch") -> Spec:
 
 def refusal(text: str, mode: str = "pytorch") -> str:
     """Return the lines between the first and the last of the message."""
-    with pytest.raises(UsageError) as caught:
-        spec(text, mode)
-    return "\n".join(line.strip() for line in str(caught.value).splitlines()[1:-1])
+    return "\n".join(line.strip() for line in refusal_of(UsageError, spec, text, mode).splitlines()[1:-1])
 
 
 def test_a_group_is_the_job_with_keys_of_its_own() -> None:

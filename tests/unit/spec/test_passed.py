@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pytest
-
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records.token import MAX_COMMENT_BYTES, Had, Mark, Token, update
 from slurm_plugin.slurm import parse
 from slurm_plugin.spec import Spec, load, sbatch_flags
+from tests.refusals import refusal_of
 
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 HELP = parse.sbatch_flags((Path(__file__).parents[2] / "captured" / "sbatch-help-22.05.txt").read_text())
@@ -21,9 +20,8 @@ def known(names: Sequence[str]) -> Mapping[str, str]:
 
 def problems(text: str, asked: sbatch_flags.Known | None = known) -> list[str]:
     """Return the problems of these flags."""
-    with pytest.raises(UsageError) as error:
-        load(f"{SMALL}sbatch: {text}\n".encode(), "job.yaml", known=asked)
-    return [line.partition(": ")[2] for line in str(error.value).splitlines()[1:-1]]
+    said = refusal_of(UsageError, load, f"{SMALL}sbatch: {text}\n".encode(), "job.yaml", known=asked)
+    return [line.partition(": ")[2] for line in said.splitlines()[1:-1]]
 
 
 REFUSED = {

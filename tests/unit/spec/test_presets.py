@@ -8,6 +8,7 @@ import pytest
 from slurm_plugin.errors import UsageError
 from slurm_plugin.site import configuration
 from slurm_plugin.spec import Accelerators, load
+from tests.refusals import refusal_of
 
 SMALL = "name: a\nmode: pytorch\ncommand: ./a.out\n"
 PRESETS: dict[str, dict[str, Any]] = {
@@ -17,9 +18,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(UsageError) as error:
-        load(f"{SMALL}{text}".encode(), "job.yaml", presets=PRESETS)
-    return str(error.value).splitlines()[1].strip()
+    return refusal_of(UsageError, load, f"{SMALL}{text}".encode(), "job.yaml", presets=PRESETS).splitlines()[1].strip()
 
 
 def test_a_jobs_own_keys_win() -> None:

@@ -10,6 +10,7 @@ import pytest
 from slurm_plugin.errors import UsageError
 from slurm_plugin.spec import load, resources
 from slurm_plugin.submit.render import Site, script
+from tests.refusals import refusal_of
 
 SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 HOME = Site("/home/ada", "/bin/slurm-plugin")
@@ -79,9 +80,8 @@ def rendered(text: str) -> str:
 
 def problems(text: str) -> list[str]:
     """Return the problems of a small spec with more keys."""
-    with pytest.raises(UsageError) as error:
-        load(f"{SMALL}{text}".encode(), "job.yaml")
-    return [line.partition(": ")[2] for line in str(error.value).splitlines()[1:-1]]
+    said = refusal_of(UsageError, load, f"{SMALL}{text}".encode(), "job.yaml")
+    return [line.partition(": ")[2] for line in said.splitlines()[1:-1]]
 
 
 def test_every_key_has_its_directive() -> None:

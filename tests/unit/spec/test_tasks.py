@@ -9,6 +9,7 @@ from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.spec import load
 from slurm_plugin.submit.render import Site, script
 from slurm_plugin.submit.submission import make_task_directories
+from tests.refusals import refusal_of
 
 SMALL = "name: sizes\nmode: single\n"
 TWO = "tasks:\n- ./a.out 'x y' $HOME\n- ./b.out --n 2\n"
@@ -16,9 +17,8 @@ TWO = "tasks:\n- ./a.out 'x y' $HOME\n- ./b.out --n 2\n"
 
 def problems(text: str) -> list[str]:
     """Return the problems of a spec."""
-    with pytest.raises(UsageError) as error:
-        load(f"{SMALL}{text}".encode(), "job.yaml")
-    return [line.partition(": ")[2] for line in str(error.value).splitlines()[1:-1]]
+    said = refusal_of(UsageError, load, f"{SMALL}{text}".encode(), "job.yaml")
+    return [line.partition(": ")[2] for line in said.splitlines()[1:-1]]
 
 
 def test_an_array_of_as_many_commands() -> None:

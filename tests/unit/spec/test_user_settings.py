@@ -10,6 +10,7 @@ from slurm_plugin.cli.nodeside import spec_file
 from slurm_plugin.errors import UsageError
 from slurm_plugin.site import compilation, configuration, doctor
 from slurm_plugin.spec import submit_config
+from tests.refusals import refusal_of
 
 SITE = """
 presets: {big: {nodes: 8}}
@@ -98,10 +99,9 @@ def test_root_reads_no_users_file(own: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_refused(own: Path, text: str, said: str) -> None:
     """In the user's words: his file, its line, and what is accepted."""
     write(own, text)
-    with pytest.raises(UsageError) as error:
-        submit_config.load()
-    assert str(own) in str(error.value)
-    assert said in str(error.value)
+    caught = refusal_of(UsageError, submit_config.load)
+    assert str(own) in caught
+    assert said in caught
 
 
 def test_the_jobs_part_is_judged_too(own: Path) -> None:

@@ -122,13 +122,12 @@ def test_nodes_with_unlike_numbers_of_gpus() -> None:
 def test_all_contradictions_are_told_at_once() -> None:
     """Also a wrong working directory."""
     text = f"{TEXT}workdir: runs\nspares: 1\n"
-    with pytest.raises(UsageError) as caught:
-        fit(spec(text), KEYS, FITS._replace(nodes=4, gpus=1))
-    assert str(caught.value).splitlines()[:2] == [
+    said = refusal_of(UsageError, fit, spec(text), KEYS, FITS._replace(nodes=4, gpus=1))
+    assert said.splitlines()[:2] == [
         "3 keys contradict what Slurm gave this job; it ends here",
         "  `nodes: 2` and `spares: 1`, and Slurm gave 4: #SBATCH --nodes=3",
     ]
-    assert "`workdir: runs`, and Slurm started it in /home/ada: #SBATCH --chdir=runs" in str(caught.value)
+    assert "`workdir: runs`, and Slurm started it in /home/ada: #SBATCH --chdir=runs" in said
 
 
 def test_what_somebody_changed_is_said_and_ends_no_job() -> None:

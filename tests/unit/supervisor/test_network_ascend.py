@@ -7,6 +7,7 @@ import pytest
 from hostfiles import Device, HostfileError, npu
 from slurm_plugin.slurm.process import Result
 from slurm_plugin.supervisor import network
+from tests.refusals import refusal_of
 
 CONF = "address_0=192.168.1.8\nnetmask_0=255.255.255.0\naddress_1=192.168.1.9\n"
 
@@ -66,19 +67,15 @@ def test_a_node_alone_needs_no_addresses(conf: Path, tmp_path: Path) -> None:
 )
 def test_neither_file_nor_tool(conf: Path, result: Result, words: str) -> None:
     """Both reasons in one line, the file's first."""
-    with pytest.raises(HostfileError) as caught:
-        network.devices({"SLURM_JOB_GPUS": "3"}, tool=answers(result), conf=conf)
-    assert str(caught.value) == f"device 3: {conf} has no address of it, {words}"
+    caught = refusal_of(HostfileError, network.devices, {"SLURM_JOB_GPUS": "3"}, tool=answers(result), conf=conf)
+    assert caught == f"device 3: {conf} has no address of it, {words}"
 
 
 def test_no_file_and_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither is installed. This is the real call."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(HostfileError) as caught:
-        network.devices({"SLURM_JOB_GPUS": "0"}, tool=network._tool, conf=tmp_path / "x")
-    assert str(caught.value) == (
-        f"device 0: {tmp_path / 'x'}: No such file or directory, and hccn_tool: No such file or directory"
-    )
+    said = refusal_of(HostfileError, network.devices, {"SLURM_JOB_GPUS": "0"}, tool=network._tool, conf=tmp_path / "x")
+    assert said == f"device 0: {tmp_path / 'x'}: No such file or directory, and hccn_tool: No such file or directory"
 
 
 def test_a_tool_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

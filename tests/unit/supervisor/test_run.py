@@ -20,6 +20,7 @@ from slurm_plugin.supervisor.run import (
     master_port,
     own_variables,
 )
+from tests.refusals import refusal_of
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "3(x2)"}
 OWN = os.getpid()  # no other test run uses the ports of this job
@@ -46,10 +47,9 @@ def test_in_no_job() -> None:
         ({"SLURM_JOB_ID": "7"}, "neither SLURM_JOB_NODELIST nor SLURM_NODELIST is set; "),
         ({**JOB, "SLURM_TASKS_PER_NODE": "3"}, "2 nodes in 'n[1-2]', and 1 task counts in '3'"),
     ]:
-        with pytest.raises(UsageError) as caught:
-            from_environment(environ, 1)
-        assert str(caught.value).startswith(why), environ
-        assert "\n" not in str(caught.value), environ
+        said = refusal_of(UsageError, from_environment, environ, 1)
+        assert said.startswith(why), environ
+        assert "\n" not in said, environ
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from slurm_plugin.errors import MissingError
 from slurm_plugin.supervisor import network
 from slurm_plugin.supervisor.hosts import devices
 from tests.guarded import AGES
+from tests.refusals import refusal_of
 
 THREE = from_lists("n[1-3]")
 LINES = {name: f"{name} 10.0.0.{place} 0=192.168.{place}.8" for place, name in enumerate(THREE.names, 1)}
@@ -162,9 +163,7 @@ def test_a_node_that_says_nothing(node: pytest.MonkeyPatch, tmp_path: Path, scri
     """Its own message if it has one, the first host's before another's; else srun's."""
     node.setattr(devices, "DEADLINE_S", AGES)
     srun(tmp_path, script)
-    with pytest.raises(HostfileError) as caught:
-        devices.ask(THREE, {})
-    assert str(caught.value) == message
+    assert refusal_of(HostfileError, devices.ask, THREE, {}) == message
 
 
 def test_a_node_that_does_not_answer_in_time(node: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -172,12 +171,11 @@ def test_a_node_that_does_not_answer_in_time(node: pytest.MonkeyPatch, tmp_path:
     srun(tmp_path, f"{says('n1', 'n2')}\nexec sleep 3000")
     for deadline_s in (1.0, 10.0, 100.0):
         node.setattr(devices, "DEADLINE_S", deadline_s)
-        with pytest.raises(HostfileError) as caught:
-            devices.ask(THREE, {})
-        if str(caught.value).startswith("n3 "):
+        caught = refusal_of(HostfileError, devices.ask, THREE, {})
+        if caught.startswith("n3 "):
             break
     said = f"n3 said nothing of its devices in {deadline_s:g} s; try srun slurm-plugin hosts devices"
-    assert str(caught.value) == said
+    assert caught == said
 
 
 def test_no_srun(node: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -200,6 +198,4 @@ def test_a_file_without_lines(tmp_path: Path, content: bytes | None, message: st
     path = tmp_path / "lines"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(HostfileError) as caught:
-        devices.read(str(path))
-    assert str(caught.value) == message.format(file=path)
+    assert refusal_of(HostfileError, devices.read, str(path)) == message.format(file=path)

@@ -10,6 +10,7 @@ from hostfiles import HostfileError, ranktable
 from hostfiles.ranktable_read import parse
 from slurm_plugin.supervisor.hosts.ranktable import announced, wait
 from tests.ascend import allocation
+from tests.refusals import refusal_of
 
 TEXT = ranktable.version_1_0(allocation(2, 2))
 
@@ -105,9 +106,8 @@ def test_a_table_that_never_comes(tmp_path: Path, text: str | None, seen: str) -
     if text is not None:
         path.write_text(text)
     clock = Clock()
-    with pytest.raises(HostfileError) as caught:
-        wait(path, deadline_s=2.5, clock=clock, sleep=clock.sleep, say=clock.said.append)
-    assert str(caught.value) == f"{path}: no rank table after 2.5 s; seen last: {seen}"
+    said = refusal_of(HostfileError, wait, path, deadline_s=2.5, clock=clock, sleep=clock.sleep, say=clock.said.append)
+    assert said == f"{path}: no rank table after 2.5 s; seen last: {seen}"
     assert clock.now == 102.5
     assert clock.said == [f"{path}: waiting up to 2.5 s for a rank table: {seen}"]
 
@@ -125,14 +125,11 @@ def test_a_broken_table_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(TEXT.replace('"server_count": "2"', '"server_count": "3"'))
     clock = Clock()
-    with pytest.raises(HostfileError) as caught:
-        wait(path, clock=clock, sleep=clock.sleep)
-    assert str(caught.value) == f"{path}: rank table: server_count is 3, and 2 are there"
+    said = refusal_of(HostfileError, wait, path, clock=clock, sleep=clock.sleep)
+    assert said == f"{path}: rank table: server_count is 3, and 2 are there"
     assert clock.now == 100.0
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     """Such as a directory in RANK_TABLE_FILE, as on some platforms."""
-    with pytest.raises(HostfileError) as caught:
-        wait(tmp_path)
-    assert str(caught.value) == f"{tmp_path}: Is a directory"
+    assert refusal_of(HostfileError, wait, tmp_path) == f"{tmp_path}: Is a directory"

@@ -8,6 +8,7 @@ from hostfiles import Device, HostfileError, npu
 from slurm_plugin.supervisor import network
 from slurm_plugin.supervisor.guard.barrier import Answers
 from slurm_plugin.supervisor.hosts import ranktable
+from tests.refusals import refusal_of
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.preparing import Prepare
 
@@ -51,9 +52,7 @@ def test_a_rank_table_of_all_nodes(prepare: Prepare, table: Path) -> None:
 )
 def test_no_rank_table(prepare: Prepare, table: Path, said_by: Answers, why: str) -> None:
     """If a node is missing, or has another number of devices than tasks: an error, and no old table is left."""
-    with pytest.raises(HostfileError) as caught:
-        prepare(plan("x", mode="ascend", slots=2)).write(said_by)
-    assert str(caught.value) == why
+    assert refusal_of(HostfileError, prepare(plan("x", mode="ascend", slots=2)).write, said_by) == why
     assert not table.exists()
 
 
