@@ -14,7 +14,7 @@ from slurm_plugin.node.draining import may_drain, merged_reason
 from slurm_plugin.records import node_drains
 from slurm_plugin.slurm import Node, SlurmError
 from tests.fakes import FakeSlurm, node
-from tests.unit.node.bad_node import PROLOG, REASON, default_site, remembered
+from tests.unit.node.bad_node import PROLOG, REASON, remembered
 from tests.waiting import until
 
 TABLE = {
@@ -35,12 +35,6 @@ def test_may_drain() -> None:
     """Only an empty reason or the plugin's own is replaced."""
     for name, (found, expected) in TABLE.items():
         assert may_drain(found) is expected, name
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> dict[str, Any]:
-    """The default settings; the state of this node in a directory of root's."""
-    return default_site(tmp_path)
 
 
 def test_drain(site: dict[str, Any]) -> None:

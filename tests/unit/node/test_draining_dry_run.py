@@ -1,6 +1,5 @@
 """A dry run writes into the node's comment that it would be drained, and changes nothing else."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +8,7 @@ from slurm_plugin.node import draining
 from slurm_plugin.records import node_drains
 from slurm_plugin.slurm import Node
 from tests.fakes import FakeSlurm, node
-from tests.unit.node.bad_node import PROLOG, REASON, default_site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> dict[str, Any]:
-    """The default settings; the state of this node in a directory of root's."""
-    return default_site(tmp_path)
-
+from tests.unit.node.bad_node import PROLOG, REASON
 
 SAID = "rack 7 [slurm_plugin: would be drained: gpu-check: 3 of 4 GPUs (job 7)]"
 

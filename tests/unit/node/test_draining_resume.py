@@ -1,20 +1,11 @@
 """A resume removes every trace of the drain, but keeps a drain that arrived in the meantime."""
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from slurm_plugin.node import draining
 from slurm_plugin.records import node_drains
 from tests.fakes import FakeSlurm, node
-from tests.unit.node.bad_node import PROLOG, REASON, default_site, remembered
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> dict[str, Any]:
-    """The default settings; the state of this node in a directory of root's."""
-    return default_site(tmp_path)
+from tests.unit.node.bad_node import PROLOG, REASON, remembered
 
 
 def test_resume(site: dict[str, Any]) -> None:

@@ -16,12 +16,6 @@ from tests.unit.node.looked_at import BAD, CANNOT_TELL, FINE, NO_DNS, REASON, Ma
 from tests.waiting import HANG_S
 
 
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Return an idle node that was not checked since its boot."""
-    return Machine(tmp_path, monkeypatch)
-
-
 def test_healthy(machine: Machine) -> None:
     """Slurm is asked once a boot, and not by the check that slurmd waits for while it starts."""
     machine.look(FINE)

@@ -1,19 +1,11 @@
 """The periodic hook on a dry run: a remark in the node's comment, which a passing check removes."""
 
-from pathlib import Path
-
 import pytest
 
 from prechecks import Verdict
 from slurm_plugin.records import node_drains
 from tests.fakes import node
 from tests.unit.node.looked_at import BAD, CANNOT_TELL, FINE, NO_DNS, REASON, Machine, drained
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A node that is idle, and has not been looked at since its boot."""
-    return Machine(tmp_path, monkeypatch)
 
 
 def test_a_dry_run(machine: Machine) -> None:

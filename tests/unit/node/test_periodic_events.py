@@ -1,19 +1,12 @@
 """The periodic hook and events that only one check sees: the node stays out of service until its next boot."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from prechecks import Verdict
 from tests.fakes import node
 from tests.unit.node.looked_at import BAD, FINE, REASON, Machine
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A node that is idle, and has not been looked at since its boot."""
-    return Machine(tmp_path, monkeypatch)
 
 
 def test_an_event(machine: Machine) -> None:

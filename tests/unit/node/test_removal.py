@@ -6,17 +6,9 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
 from slurm_plugin.node import removal
 from slurm_plugin.records import node_directory
-from tests.unit.node.owned import ALICE, BOB, directory, file, give, left, like_tmp, remove
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Path:
-    """A directory like /tmp."""
-    return like_tmp(tmp_path / "shared")
+from tests.unit.node.owned import ALICE, BOB, directory, file, give, left, remove
 
 
 def test_one_users_files(shared: Path) -> None:

@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.node.owned import ALICE, BOB, directory, file, give, left, like_tmp, remove
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Path:
-    """A directory like /tmp."""
-    return like_tmp(tmp_path / "shared")
+from tests.unit.node.owned import ALICE, BOB, directory, file, give, left, remove
 
 
 @contextmanager

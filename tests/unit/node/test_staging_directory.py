@@ -9,14 +9,7 @@ import pytest
 
 from slurm_plugin.node import staging_directory
 from tests.unit.node.copies import ANN, BEN, directory, file, give
-from tests.unit.node.owned import like_tmp
 from tests.waiting import until
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Path:
-    """Return the site's directory."""
-    return like_tmp(tmp_path / "local")
 
 
 def is_his(shared: Path) -> bool:
