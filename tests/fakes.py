@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from hostfiles import nodelist
 from slurm_plugin.slurm import (
@@ -15,6 +15,7 @@ from slurm_plugin.slurm import (
     Node,
     Queueing,
     Request,
+    SlurmAwayError,
     SlurmDeniedError,
     SlurmError,
     Steps,
@@ -33,6 +34,11 @@ def job(job_id: int = 7, **fields: object) -> Job:
 def node(name: str, *states: str, reason: str = "", **fields: Any) -> Node:
     """Return a node; without `states`, an idle one."""
     return Node(name, frozenset(states or ("IDLE",)), reason, **fields)
+
+
+def away(*_: object) -> NoReturn:
+    """Stand in for a method of a door whose controllers do not answer."""
+    raise SlurmAwayError("no slurmctld answers\n  try: scontrol ping")
 
 
 class FakeSlurm:

@@ -117,6 +117,11 @@ class Job:
         return self.until_state("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE")
 
 
+def as_json(box: Sandbox, *words: object, user: str = "alice") -> Any:
+    """Return what a command of slurm-plugin prints with --json."""
+    return json.loads(box.run(["slurm-plugin", *map(str, words), "--json"], user=user).stdout)
+
+
 def printed(job: Job) -> list[str]:
     """Return the lines that the program itself printed, sorted."""
     return sorted(line for line in job.log.splitlines() if not line.startswith("[slurm_plugin]"))

@@ -1,12 +1,11 @@
 """A job that fails says why: in its log, in `why`, `history` and `diagnose`; and what that changes for its nodes."""
 
-import json
 from importlib.util import find_spec
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.jobs import reasons, submit, workdir
+from tests.cluster.jobs import as_json, reasons, submit, workdir
 from tests.cluster.programs import LIBUV, OTHER_ROOT, PYTHON
 
 pytestmark = pytest.mark.cluster
@@ -52,9 +51,8 @@ def test_one_rank_of_four_raises(cluster: Sandbox, per: str) -> None:
         assert len(said.splitlines()) <= 25
     assert "its nodes are fine" in last
     assert len(job.attempts) == 1  # a fault of the program is no reason to run again
-    form = json.loads(cluster.run(["slurm-plugin", "history", "--json", str(job.id)]).stdout)
-    found = form["attempts"][0]["diagnosis"]
-    assert json.loads(cluster.run(["slurm-plugin", "why", "--json", str(job.id)]).stdout)["diagnosis"] == found
+    found = as_json(cluster, "history", job.id)["attempts"][0]["diagnosis"]
+    assert as_json(cluster, "why", job.id)["diagnosis"] == found
     assert ("proc-rank-2-device-0.txt" in found["evidence"]["file"]) == (per == "rank")
     assert (found["class"], found["whose"], found["ranks"], found["nodes"]) == (
         "user_code",
@@ -62,7 +60,7 @@ def test_one_rank_of_four_raises(cluster: Sandbox, per: str) -> None:
         [2],
         {"n2": "clear"},
     )
-    assert json.loads(cluster.run(["slurm-plugin", "diagnose", "--json", str(job.id)]).stdout)["ranks"] == [2]
+    assert as_json(cluster, "diagnose", job.id)["ranks"] == [2]
 
 
 @pytest.mark.full  # 14 s

@@ -12,7 +12,7 @@ from slurm_plugin.records.experiments import COMPLETED, RUNNING, State, Trial
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.controller import away
 from tests.cluster.etc import Etc
-from tests.cluster.jobs import workdir
+from tests.cluster.jobs import as_json, workdir
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -133,7 +133,7 @@ def test_sixty_trials(cluster: Sandbox, etc: Etc) -> None:  # noqa: PLR0915 - on
     again = [line.split() for line in lines(home / "began")]
     assert all(int(ran) == 1 for _, done, ran in again if int(done))  # SLURM_PLUGIN_RESTART, after a checkpoint
     task = trials[-1].task
-    attempts = json.loads(cluster.run(["slurm-plugin", "history", task, "--json"]).stdout)["attempts"]
+    attempts = as_json(cluster, "history", task)["attempts"]
     numbers = [each["n"] for each in attempts]
     assert numbers == sorted({*numbers})
     assert attempts[-1]["trial"] == TRIALS

@@ -9,7 +9,7 @@ import pytest
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import training
 from tests.cluster.etc import Etc
-from tests.cluster.jobs import USE_GPU, Job, submit, until_run, workdir
+from tests.cluster.jobs import USE_GPU, Job, as_json, submit, until_run, workdir
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -17,21 +17,9 @@ pytestmark = pytest.mark.cluster
 FOUND = "gpu-check: 3 of 4 GPUs"
 
 
-def told(box: Sandbox, name: object) -> dict[str, Any]:
-    """Return the output of `history --json`."""
-    found: dict[str, Any] = json.loads(box.run(["slurm-plugin", "history", "--json", str(name)]).stdout)
-    return found
-
-
 def rows(box: Sandbox, name: object, *fields: str) -> list[tuple[Any, ...]]:
     """Return these fields of each attempt."""
-    return [tuple(line[field] for field in fields) for line in told(box, name)["attempts"]]
-
-
-def asked_why(box: Sandbox, name: object) -> list[str]:
-    """Return the lines of `why`."""
-    lines: list[str] = json.loads(box.run(["slurm-plugin", "why", "--json", str(name)]).stdout)["lines"]
-    return lines
+    return [tuple(line[field] for field in fields) for line in as_json(box, "history", name)["attempts"]]
 
 
 def test_a_job_that_its_prologs_stop(cluster: Sandbox) -> None:
@@ -72,8 +60,8 @@ def test_a_job_that_its_prologs_stop(cluster: Sandbox) -> None:
         (0, "n1", None, f"n1: {FOUND}", "requeue"),
         (1, "n2", None, over, "cancel"),
     ]
-    assert all(line["end"] for line in told(cluster, job.id)["attempts"])
-    why = asked_why(cluster, job.id)
+    assert all(line["end"] for line in as_json(cluster, "history", job.id)["attempts"])
+    why = as_json(cluster, "why", job.id)["lines"]
     assert why[:3] == [
         f"it was cancelled: {over}",
         f"restart 1 of 1 was needed because of n1: {FOUND}",
@@ -97,7 +85,7 @@ def test_a_task_whose_prologs_fail_and_which_is_cancelled(cluster: Sandbox) -> N
     for number, node in enumerate(("n1", "n2")):
         assert f"[slurm_plugin] error,exiting: attempt {number}: {node}: {FOUND}; the job runs again\n" in log
     cluster.run(["scancel", task])
-    until(lambda: told(cluster, task).get("state") == "CANCELLED")
+    until(lambda: as_json(cluster, "history", task).get("state") == "CANCELLED")
     assert rows(cluster, task, "n", "restart", "nodes", "code", "action") == [
         (0, 0, "n1", None, "requeue"),
         (1, 1, "n2", None, "requeue"),
@@ -125,12 +113,12 @@ def test_jobs_that_slurm_has_forgotten(name: str, request: pytest.FixtureRequest
     until(lambda: log.exists() and " runs 0\n" in log.read_text())
     box.break_node("n3", "gpu-missing")
     until(lambda: " runs 1\n" in log.read_text())
-    recorded = told(box, task)["attempts"]
+    recorded = as_json(box, "history", task)["attempts"]
     found = box.run(["pgrep", "-f", "job supervise"], user="root", node="n4").stdout.split()
     box.run(["kill", "-9", *found], user="root", node="n4")
-    until(lambda: told(box, task)["state"] == "FAILED")
+    until(lambda: as_json(box, "history", task)["state"] == "FAILED")
     words = {str(stopped.id): stopped.directory.name, task: array.directory.name}
-    known = {word: told(box, word)["attempts"] for word in words}
+    known = {word: as_json(box, "history", word)["attempts"] for word in words}
     assert {word: len(each) for word, each in known.items()} == {str(stopped.id): 2, task: len(recorded) + 1}
     etc = Etc(box, tmp_path / "etc")
     etc.settings(MinJobAge="2")
@@ -139,8 +127,8 @@ def test_jobs_that_slurm_has_forgotten(name: str, request: pytest.FixtureRequest
         until(lambda: not box.run(["squeue", "-h", "-t", "all"]).stdout, "Slurm to forget the jobs")
         for word, directory in words.items():
             if name == "accounting":
-                assert told(box, word)["attempts"] == known[word]
-                assert len([line for line in asked_why(box, word) if line.startswith("attempt ")]) == 2
+                assert as_json(box, "history", word)["attempts"] == known[word]
+                assert len([line for line in as_json(box, "why", word)["lines"] if line.startswith("attempt ")]) == 2
             else:
                 argv = ["slurm-plugin", "history", "--json", "--directory", f"/home/alice/{directory}", word]
                 done = box.run(argv, check=False)
@@ -157,7 +145,7 @@ def test_a_restart_in_place_and_the_death_of_the_batch_host(cluster: Sandbox) ->
     training.until_runs(job, 0)
     cluster.break_node("n2", "gpu-missing")
     training.until_runs(job, 1)
-    found = told(cluster, job.id)
+    found = as_json(cluster, "history", job.id)
     assert (found["restarts"], len(found["attempts"])) == (1, 1)
     shown = cluster.run(["slurm-plugin", "history", str(job.id)]).stdout.splitlines()
     assert shown[-1] == "now: RUNNING on n[1-3], attempt 1"
@@ -165,7 +153,7 @@ def test_a_restart_in_place_and_the_death_of_the_batch_host(cluster: Sandbox) ->
     job.until(lambda: job.state != "RUNNING" or "n1" not in job.nodes, "the loss of its batch host")
     job.until(lambda: job.grant.requeues == 1, "the count")
     job.until(lambda: "attempt 2 of job" in job.log, "the next run")
-    found = told(cluster, job.id)
+    found = as_json(cluster, "history", job.id)
     assert found["restarts"] == 2
     assert rows(cluster, job.id, "n", "restart", "action")[:2] == [(0, 0, "again"), (1, 0, "requeue")]
     assert "the node went down" in found["attempts"][1]["cause"]
@@ -182,4 +170,4 @@ def test_a_job_that_was_preempted(cluster: Sandbox) -> None:
     ((number, cause, action),) = rows(cluster, job.id, "n", "cause", "action")
     assert (number, action) == (0, "requeue")
     assert cause.startswith("it was told to end: it was requeued for another cause")
-    assert told(cluster, job.id)["restarts"] == 1
+    assert as_json(cluster, "history", job.id)["restarts"] == 1

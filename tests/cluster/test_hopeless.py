@@ -7,7 +7,7 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.conftest import NODES
-from tests.cluster.jobs import submit, workdir
+from tests.cluster.jobs import as_json, submit, workdir
 
 pytestmark = pytest.mark.cluster
 
@@ -31,7 +31,7 @@ def waited(box: Sandbox, name: str, **spec: Any) -> list[str]:
     shown = box.run(["squeue", "-h", "-j", str(number), "-o", "%T %r"]).stdout.split()
     assert shown[0] == "PENDING"
     assert f"PENDING ({shown[1]})" in lines
-    why: str = json.loads(box.run(["slurm-plugin", "why", "--json", str(number)]).stdout)["lines"][0]
+    why: str = as_json(box, "why", number)["lines"][0]
     says = given_up.removeprefix("given up: ").partition("; it is still")[0]
     assert why == f"it waits: {shown[1]}: {says}"
     return [shown[1], says]

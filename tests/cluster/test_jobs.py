@@ -13,7 +13,7 @@ from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.views import states
 from tests.cluster.doors import BACKENDS, connecting
 from tests.cluster.etc import Etc
-from tests.cluster.jobs import submit
+from tests.cluster.jobs import as_json, submit
 from tests.cluster.test_holds import held
 from tests.cluster.test_undisturbed import asked
 from tests.waiting import until
@@ -47,7 +47,7 @@ def listed(box: Sandbox, *words: str, user: str = "alice", since: str = "") -> d
 
     `since`: leave out jobs that were submitted before.
     """
-    found = json.loads(box.run(["slurm-plugin", "jobs", "--json", *words], user).stdout)
+    found = as_json(box, "jobs", *words, user=user)
     assert found["problems"] == []
     fresh = [each for each in found["jobs"] if (each["submitted"] or since) >= since]
     return {each["name"] if each["id"].isdecimal() else each["id"]: each for each in fresh}

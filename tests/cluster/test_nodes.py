@@ -1,17 +1,15 @@
 """`slurm-plugin nodes` and `top` on a real Slurm."""
 
-import json
 import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox, machine
-from tests.cluster.jobs import submit
+from tests.cluster.jobs import as_json, submit
 from tests.cluster.programs import OTHER_ROOT
 from tests.waiting import until
 
@@ -20,12 +18,6 @@ pytestmark = pytest.mark.cluster
 DEPLOYED = "/etc/slurm/slurm_plugin/bin/slurm-plugin"  # on a node, which has only the standard library
 FOUND = "gpu-check: 3 of 4 GPUs"
 SPEC = "name: x\nmode: pytorch\ncommand: python train.py\nnodes: 2\naccelerators: {gpu: 3}\n"
-
-
-def told(box: Sandbox, *words: str, user: str = "alice") -> dict[str, Any]:
-    """Return its output as JSON."""
-    found: dict[str, Any] = json.loads(box.run(["slurm-plugin", "nodes", "--json", *words], user=user).stdout)
-    return found
 
 
 def started(box: Sandbox, name: str, *arguments: str, user: str = "alice") -> str:
@@ -41,7 +33,7 @@ def test_who_uses_each_device(cluster: Sandbox) -> None:
     forged = "x\n\nJobId=00 JobName=y\n     Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:4(IDX:0-3)\n"
     started(cluster, forged, "-w", "n1", "--gres=gpu:1", user="bob")
     started(cluster, "plain", "-w", "n2")
-    nodes = {each["node"]: each for each in told(cluster)["nodes"]}
+    nodes = {each["node"]: each for each in as_json(cluster, "nodes")["nodes"]}
     assert [*nodes] == ["n1", "n2", "n3", "n4", "n5"]
     n1 = nodes["n1"]
     assert (n1["state"], n1["cpus"]["total"], n1["cpus"]["used"]) == ("mixed", 8, 2)
@@ -62,7 +54,7 @@ def test_which_nodes_fit(cluster: Sandbox) -> None:
     started(cluster, "train", "-w", "n1", "--gres=gpu:2")
     cluster.run(["scontrol", "update", "nodename=n2", "state=drain", "reason=bad fan"], user="root")
     cluster.run(["tee", "fit.yaml"], input=SPEC)
-    found = told(cluster, "--free", "fit.yaml")
+    found = as_json(cluster, "nodes", "--free", "fit.yaml")
     assert found["jobs"] == [[{"nodes": 2, "idle": 3, "tight": 2, "never": 0}]]
     fits = {each["node"]: (each["fit"], each["lacks"]) for each in found["nodes"]}
     assert fits == {
@@ -83,11 +75,11 @@ def test_drains_and_resumes(cluster: Sandbox) -> None:
     cluster.break_node("n2", "gpu-missing")
     job = submit(cluster, "node-history", command="sleep 9000", retries=1)
     job.until(lambda: job.state == "RUNNING" and job.grant.requeues == 1, "the second run")
-    (out,) = (each for each in told(cluster)["nodes"] if each["out"])
+    (out,) = (each for each in as_json(cluster, "nodes")["nodes"] if each["out"])
     assert (out["node"], out["state"], out["out"]["by"]) == ("n2", "drained", "slurm_plugin")
     assert out["out"]["because"] == f"{FOUND} [job {job.id}]"
     assert out["out"]["back"] == "by itself"
-    *_, drain = told(cluster, "--history", "n2")["times"]  # after those of other tests
+    *_, drain = as_json(cluster, "nodes", "--history", "n2")["times"]  # after those of other tests
     assert (drain["back"], drain["end"], drain["because"]) == ("still out", None, "gpu-check")
     cluster.heal_node("n2")
 
@@ -96,7 +88,7 @@ def test_drains_and_resumes(cluster: Sandbox) -> None:
         return cluster.states()["n2"] == "idle"
 
     until(checked)
-    found = told(cluster, "--history", "n2", user="bob")
+    found = as_json(cluster, "nodes", "--history", "n2", user="bob")
     assert found["source"] == "comment"
     *_, drain = found["times"]
     assert (drain["back"], drain["start"] < drain["end"]) == ("by itself", True)
@@ -150,7 +142,7 @@ def test_top_in_a_terminal(cluster: Sandbox, screen: Callable[..., str]) -> None
 @pytest.mark.full  # over 5 s
 def test_history_with_slurmdbd(accounting: Sandbox) -> None:
     """It has every time out of service, whoever caused it, also for a user."""
-    before = len(told(accounting, "--history", "n4")["times"])
+    before = len(as_json(accounting, "nodes", "--history", "n4")["times"])
     for state, reason in (("drain", "bad fan | 3"), ("resume", ""), ("drain", f"slurm_plugin: {FOUND}")):
         reasons = [f"reason={reason}"] if reason else []
         accounting.run(["scontrol", "update", "nodename=n4", f"state={state}", *reasons], user="root")
@@ -158,7 +150,7 @@ def test_history_with_slurmdbd(accounting: Sandbox) -> None:
     wanted = [("root", "bad fan | 3", ""), ("slurm_plugin", FOUND, "still out")]
 
     def known() -> list[tuple[str, str, str]]:
-        found = told(accounting, "--history", "n4")
+        found = as_json(accounting, "nodes", "--history", "n4")
         assert found["source"] == "slurmdbd"
         return [(each["by"], each["because"], each["back"]) for each in found["times"]][before:]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.jobs import ALICE_UID, Job, submit, workdir
+from tests.cluster.jobs import ALICE_UID, Job, as_json, submit, workdir
 from tests.fetched import REASON, Consumers, fetched
 from tests.waiting import until
 
@@ -68,12 +68,6 @@ def running(box: Sandbox, name: str, path: str, **spec: Any) -> Job:
     return job
 
 
-def opens(box: Sandbox, *words: object) -> dict[str, Any]:
-    """Run `slurm-plugin open` as alice and return its answer."""
-    found: dict[str, Any] = json.loads(box.run(["slurm-plugin", "open", *map(str, words), "--json"]).stdout)
-    return found
-
-
 @contextmanager
 def process(box: Sandbox, argv: list[str]) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a program of alice's on the login node for the time of the block."""
@@ -117,7 +111,7 @@ def test_jupyter_through_ssh(cluster: Sandbox, programs: Consumers, login: Path)
     """The printed line and URL work. No port and no token can be seen on the node, and other users cannot enter."""
     job = running(cluster, "open-jupyter", f"{programs.jupyter_python.parent}:{programs.sshd.parent}:{PLAIN}")
     before = cluster.run(["ss", "-ltn"], node="n1").stdout
-    form = opens(cluster, job.id, "jupyter", "--port=8899")
+    form = as_json(cluster, "open", job.id, "jupyter", "--port=8899")
     assert cluster.run(["ss", "-ltn"], node="n1").stdout == before
     token = form["url"].partition("token=")[2]
     assert len(token) == 32
@@ -127,7 +121,7 @@ def test_jupyter_through_ssh(cluster: Sandbox, programs: Consumers, login: Path)
     shown = cluster.run(["stat", "-c", "%a %U", folder, form["socket"]], node="n1").stdout
     assert shown == "700 alice\n600 alice\n"
     assert cluster.run(["ls", folder], user="bob", node="n1", check=False).returncode != 0
-    again = opens(cluster, job.id, "jupyter", "--port=8899")
+    again = as_json(cluster, "open", job.id, "jupyter", "--port=8899")
     assert again == form
     with process(cluster, ["sh", "-c", f"exec {form['ssh']}"]):
         url = form["url"]
@@ -176,7 +170,7 @@ def test_tensorboard_of_a_batch_without_an_ssh_server(cluster: Sandbox, programs
     (directory / "job.yaml").write_text(json.dumps(spec), encoding="utf-8")
     array = json.loads(cluster.run(["sh", "-c", "cd open-batch && slurm-plugin submit --json job.yaml"]).stdout)["job"]
     until(lambda: len([each for each in directory.glob("sizes-*/*.out") if "runs\n" in each.read_text()]) == 2)
-    form = opens(cluster, array, "tensorboard")
+    form = as_json(cluster, "open", array, "tensorboard")
     assert form["shows"] == [f"/home/alice/open-batch/sizes-{number}" for number in (0, 1)]
     assert form["proxy_command"] is None
     assert form["ssh"].startswith("ssh -L 6006:")

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.jobs import OWN_WAIT_S, USE_GPU, Job, first_run, reasons, until_run, workdir
+from tests.cluster.jobs import OWN_WAIT_S, USE_GPU, Job, as_json, first_run, reasons, until_run, workdir
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -51,7 +51,7 @@ def test_a_job_that_requires_a_node_waits_for_it(cluster: Sandbox) -> None:
     job = first_run(cluster, "required", nodelist="n2")
     cluster.break_node("n2", "gpu-missing")
     job.until(lambda: job.state == "PENDING" and "ReqNodeNotAvail" in job.show("r")[0], "the wait")
-    said = json.loads(cluster.run(["slurm-plugin", "why", "--json", str(job.id)]).stdout)
+    said = as_json(cluster, "why", job.id)
     assert any(line.startswith("n2 is out: gpu-check: ") for line in said["lines"]), said
     (job.directory / "done.1").touch()
     cluster.heal_node("n2", resume=True)
@@ -66,7 +66,7 @@ def test_why_of_a_job_that_waits_after_its_restart(cluster: Sandbox) -> None:
     sleeper(cluster, 3)
     cluster.break_node("n2", "gpu-missing")
     job.until(lambda: job.grant.deadline and job.fields["Deadline"] == job.grant.deadline, "the deadline")
-    said = json.loads(cluster.run(["slurm-plugin", "why", "--json", str(job.id)]).stdout)
+    said = as_json(cluster, "why", job.id)
     assert any(" for its restart (queue_timeout in its spec), held or not" in line for line in said["lines"]), said
     assert f"as an administrator: scontrol update JobId={job.id} Deadline={NEVER}" in said["next"]
 

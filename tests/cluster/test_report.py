@@ -1,25 +1,18 @@
 """`slurm-plugin report` on a real Slurm: while a job runs and after its end, of each kind of restart."""
 
 import json
-from typing import Any
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import training
-from tests.cluster.jobs import USE_GPU, Job, submit
+from tests.cluster.jobs import USE_GPU, Job, as_json, submit
 from tests.elements import Elements
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 FOUND = "gpu-check: 3 of 4 GPUs"
-
-
-def told(box: Sandbox, name: object, user: str = "alice") -> dict[str, Any]:
-    """Return the output of `report --json`."""
-    found: dict[str, Any] = json.loads(box.run(["slurm-plugin", "report", "--json", str(name)], user=user).stdout)
-    return found
 
 
 def page(job: Job) -> str:
@@ -35,7 +28,7 @@ def test_a_restart_in_place(cluster: Sandbox) -> None:
     training.until_saved(job, 0)
     cluster.break_node("n2", "gpu-missing")
     training.until_runs(job, 1)
-    found = told(cluster, job.id)
+    found = as_json(cluster, "report", job.id)
     assert (found["state"], found["slurm_state"], found["name"]) == ("running", "RUNNING", "report")
     first, second = found["attempts"]
     assert (first["nodes"], first["faults"], first["action"]) == ("n[1-2]", {"n2": FOUND}, "again")
@@ -48,10 +41,13 @@ def test_a_restart_in_place(cluster: Sandbox) -> None:
     assert events == {("checkpoint", None), ("fault", "n2")}  # the epilog drains the node, when the job ends
     (job.directory / "stop").touch()
     job.until_state("COMPLETED")
-    until(
-        lambda: ("drain", "n2") in {(each["kind"], each["node"]) for each in told(cluster, job.id)["events"]}, "a drain"
-    )
-    found = told(cluster, job.id)
+
+    def drains() -> list[str]:
+        events = as_json(cluster, "report", job.id)["events"]
+        return [each["node"] for each in events if each["kind"] == "drain"]
+
+    until(lambda: "n2" in drains(), "a drain")
+    found = as_json(cluster, "report", job.id)
     assert found["verdict"][0].startswith("It succeeded after ")
     assert found["restarts"][0]["took_s"] > 0
     text = page(job)
@@ -71,15 +67,15 @@ def test_a_run_that_its_prolog_stopped(cluster: Sandbox) -> None:
     job = submit(cluster, "report-task", nodes=1, array="4", output="%a.out", command=USE_GPU, retries=3)
     task = f"{job.id}_4"
     until(lambda: (job.directory / "4.out").exists() and " runs 1\n" in (job.directory / "4.out").read_text())
-    found = told(cluster, task)
+    found = as_json(cluster, "report", task)
     first, second = found["attempts"]
     assert (first["start"], first["faults"], first["nodes"]) == (None, {"n1": FOUND}, "n1")
     assert (second["nodes"], second["end"], found["restarts"][0]["in_place"]) == ("n2", None, False)
-    as_root = told(cluster, task, user="root")
+    as_root = as_json(cluster, "report", task, user="root")
     assert as_root["attempts"][0] == first
     cluster.run(["scancel", task])
-    until(lambda: told(cluster, task)["slurm_state"] == "CANCELLED")
-    assert told(cluster, task)["state"] == "stopped"
+    until(lambda: as_json(cluster, "report", task)["slurm_state"] == "CANCELLED")
+    assert as_json(cluster, "report", task)["state"] == "stopped"
     whole = cluster.run(["slurm-plugin", "report", str(job.id)], check=False)
     assert whole.returncode == 2
     assert task in whole.stderr

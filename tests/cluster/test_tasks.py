@@ -5,7 +5,7 @@ import json
 import pytest
 
 from slurm_plugin.sandbox import Sandbox
-from tests.cluster.jobs import workdir
+from tests.cluster.jobs import as_json, workdir
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -22,17 +22,13 @@ def test_an_array(cluster: Sandbox) -> None:
     said = cluster.run(["sh", "-c", "cd tasks && slurm-plugin submit --json job.yaml"]).stdout
     array = json.loads(said)["job"]
 
-    def told(*words: str) -> dict[str, object]:
-        found: dict[str, object] = json.loads(cluster.run(["slurm-plugin", *words, "--json"]).stdout)
-        return found
-
-    until(lambda: told("why", f"{array}_1")["state"] == "FAILED")
-    assert "exit code 3" in str(told("history", f"{array}_1")["attempts"])
-    until(lambda: told("why", f"{array}_3")["state"] == "RUNNING")
-    whole = told("why", str(array))
+    until(lambda: as_json(cluster, "why", f"{array}_1")["state"] == "FAILED")
+    assert "exit code 3" in str(as_json(cluster, "history", f"{array}_1")["attempts"])
+    until(lambda: as_json(cluster, "why", f"{array}_3")["state"] == "RUNNING")
+    whole = as_json(cluster, "why", str(array))
     assert whole["lines"] == ["an array of 3 tasks", f"1 FAILED: {array}_1", f"2 RUNNING: {array}_2 {array}_3"]
-    assert whole["next"][0] == f"slurm-plugin why {array}_1"  # type: ignore[index]
-    assert [task["name"] for task in told("history", str(array))["tasks"]] == [f"{array}_1"]  # type: ignore[attr-defined]
+    assert whole["next"][0] == f"slurm-plugin why {array}_1"
+    assert [task["name"] for task in as_json(cluster, "history", str(array))["tasks"]] == [f"{array}_1"]
     unknown = cluster.run(["slurm-plugin", "why", f"{array}_9"], check=False)
     assert (unknown.returncode, f"it knows {array}_1 {array}_2 {array}_3" in unknown.stderr) == (1, True)
 

@@ -1,12 +1,11 @@
 """`slurm-plugin why` and `check` as users and admins call them, on a real Slurm with a missing GPU."""
 
 import json
-from typing import Any
 
 import pytest
 
 from slurm_plugin.sandbox import Sandbox, config
-from tests.cluster.jobs import submit
+from tests.cluster.jobs import as_json, submit
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -24,19 +23,13 @@ def why(box: Sandbox, name: str | int, *, code: int = 0, user: str = "alice", pr
     return done.stdout + done.stderr
 
 
-def told(box: Sandbox, name: str | int) -> dict[str, Any]:
-    """Return its output as JSON."""
-    found: dict[str, Any] = json.loads(box.run(["slurm-plugin", "why", "--json", str(name)]).stdout)
-    return found
-
-
 @pytest.mark.full  # 6 s
 def test_a_job_that_was_restarted_because_of_a_node(cluster: Sandbox) -> None:
     """Its owner learns the node and the cause, others why the node is drained; also without the package."""
     cluster.break_node("n2", FAULT)
     job = submit(cluster, "why-restarted", command="sleep 9000", retries=2)
     job.until(lambda: job.state == "RUNNING" and job.grant.requeues == 1, "the second run")
-    found = told(cluster, job.id)
+    found = as_json(cluster, "why", job.id)
     assert (found["job"], found["state"], found["next"]) == (job.id, "RUNNING", ["slurm-plugin why n2"])
     assert f"restart 1 of 2 was needed because of n2: {FOUND}" in found["lines"]
     assert "it leaves out n2" in found["lines"]

@@ -12,8 +12,7 @@ from slurm_plugin.__main__ import main
 from slurm_plugin.cli import diagnose
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import diagnoses, job_directory, log_files
-from slurm_plugin.slurm import SlurmAwayError
-from tests.fakes import FakeSlurm, job, node
+from tests.fakes import FakeSlurm, away, job, node
 
 AT, HOUR = datetime(2026, 3, 1, tzinfo=UTC), timedelta(hours=1)
 LOG = """\
@@ -237,10 +236,6 @@ def test_without_a_controller(
     slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job's directory is enough."""
-
-    def away(_: object = None) -> None:
-        raise SlurmAwayError("no slurmctld")
-
     for name in ("members", "config", "job"):
         monkeypatch.setattr(slurm, name, away)
     assert told(capsys, "7")["class"] == "user_code"

@@ -11,7 +11,7 @@ from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import history, job_directory
 from slurm_plugin.records.grant import Grant, Run, written
-from slurm_plugin.slurm import Listed, SlurmAwayError
+from slurm_plugin.slurm import Listed
 from slurm_plugin.supervisor import hold
 from tests.fakes import FakeSlurm, job
 from tests.unit.records.test_history import FIRST
@@ -168,17 +168,6 @@ def test_no_job(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
             code = end.code
         assert code == 2, word
         assert "\x1b" not in capsys.readouterr().err, word
-
-
-def test_slurm_is_away(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """No answer from Slurm gives exit code 2."""
-
-    def away(_: int) -> None:
-        raise SlurmAwayError("no slurmctld answers\n  try: scontrol ping")
-
-    monkeypatch.setattr(slurm, "job", away)
-    assert main(["history", "7"]) == 2
-    assert capsys.readouterr().err == "slurm-plugin: no slurmctld answers\n  try: scontrol ping\n"
 
 
 def test_a_job_that_is_held(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

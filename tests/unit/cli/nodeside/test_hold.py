@@ -11,7 +11,6 @@ from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.cli.nodeside.actions import control
 from slurm_plugin.records import job_directory
-from slurm_plugin.slurm import SlurmAwayError
 from slurm_plugin.supervisor import hold
 from tests.fakes import FakeSlurm, job
 from tests.waiting import HANG_S, until
@@ -167,17 +166,6 @@ def test_no_job(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
     for word in ["n1", "", "7_1_2", "\x1b"]:
         assert main(["rerun", word]) == 2, word
         assert "\x1b" not in capsys.readouterr().err, word
-
-
-def test_slurm_is_away(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """No answer from Slurm gives exit code 2."""
-
-    def away(_: int) -> None:
-        raise SlurmAwayError("no slurmctld answers\n  try: scontrol ping")
-
-    monkeypatch.setattr(slurm, "job", away)
-    assert main(["release", "7"]) == 2
-    assert capsys.readouterr().err == "slurm-plugin: no slurmctld answers\n  try: scontrol ping\n"
 
 
 def test_another_clusters_hold(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

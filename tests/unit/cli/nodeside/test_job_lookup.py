@@ -11,7 +11,7 @@ from slurm_plugin.cli import clone, delete
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records import job_directory, log_files
-from tests.fakes import FakeSlurm, job
+from tests.fakes import FakeSlurm, away, job
 
 READ = ("why", "history", "report", "logs")  # the commands that read the records of a job
 
@@ -51,6 +51,16 @@ def test_no_job(slurm: FakeSlurm, word: str) -> None:
     """A word in another form is wrong usage."""
     with pytest.raises(UsageError, match="is no job\n  accepted is a job's number such as 17, a task of an array 17_3"):
         job_lookup.job_number(word, slurm)
+
+
+@pytest.mark.parametrize("command", ["history", "release"])
+def test_slurm_is_away(
+    slurm: FakeSlurm, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No answer from Slurm gives exit code 2."""
+    monkeypatch.setattr(slurm, "job", away)
+    assert main([command, "7"]) == 2
+    assert capsys.readouterr().err == "slurm-plugin: no slurmctld answers\n  try: scontrol ping\n"
 
 
 def test_unknown_task(slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:

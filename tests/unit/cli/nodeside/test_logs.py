@@ -8,8 +8,7 @@ import pytest
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import log_lookup
 from slurm_plugin.records import job_directory, log_files
-from slurm_plugin.slurm import SlurmAwayError
-from tests.fakes import FakeSlurm, job
+from tests.fakes import FakeSlurm, away, job
 from tests.unit.cli.nodeside.job_logs import ALL, job_with_logs, record, shown
 
 
@@ -110,12 +109,8 @@ def test_a_controller_that_is_away(
     slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log is shown all the same, where the directory has its place; else the exit code is 2."""
-
-    def away(_: object) -> None:
-        raise SlurmAwayError("no slurmctld")
-
     monkeypatch.setattr(slurm, "members", away)
-    monkeypatch.setattr(slurm, "config", lambda: away(0))
+    monkeypatch.setattr(slurm, "config", away)
     assert len(shown(capsys, "7")) == 6
     monkeypatch.chdir(tmp_path)
     assert shown(capsys, "7", code=2) == []
