@@ -41,6 +41,15 @@ def away(*_: object) -> NoReturn:
     raise SlurmAwayError("no slurmctld answers\n  try: scontrol ping")
 
 
+class BecameError(Exception):
+    """Raised in place of an exec."""
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Stand in for `steps.become`."""
+    raise BecameError(argv)
+
+
 class FakeSlurm:
     """Implement `slurm_plugin.slurm.Slurm`. `refusals`: (method, first argument) -> how many calls to refuse."""
 

@@ -35,3 +35,10 @@ def fetched() -> Consumers | None:
     found = Consumers(*map(Path, os.environ[VARIABLE].split(":")))
     assert all(path.exists() for path in found), found
     return found
+
+
+def required() -> Consumers:
+    """Return what .ci/consumers fetched, for tests that run only in it."""
+    found = fetched()
+    assert found
+    return found

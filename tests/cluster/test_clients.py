@@ -11,7 +11,7 @@ import pytest
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import clients
 from tests.cluster.jobs import workdir
-from tests.fetched import REASON, fetched
+from tests.fetched import REASON, fetched, required
 from tests.waiting import HANG_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(fetched() is None, reason=REASON)]
@@ -35,9 +35,7 @@ OWN_TESTS = "basic or adaptive or cluster_name"  # the tests that call sbatch
 
 def python() -> str:
     """Return the interpreter that has these programs."""
-    found = fetched()
-    assert found
-    return str(found.clients_python)
+    return str(required().clients_python)
 
 
 def runs(box: Sandbox, name: str, *, ours: bool, words: list[str]) -> tuple[str, list[dict[str, str]]]:

@@ -10,7 +10,7 @@ from slurm_plugin.records import experiments
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster import jobs
 from tests.consumers.keras_runs import QUIET
-from tests.fetched import REASON, Consumers, fetched
+from tests.fetched import REASON, Consumers, fetched, required
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(fetched() is None, reason=REASON)]
@@ -86,8 +86,7 @@ def losses(job: jobs.Job) -> dict[int, float]:
 
 def test_a_lost_node_changes_no_loss(cluster: Sandbox) -> None:
     """The spare takes its place; the Trial is restored from the newest checkpoint, and its data goes on there."""
-    consumers = fetched()
-    assert consumers
+    consumers = required()
     whole = submit(cluster, consumers, "keras-whole", breaks=False)
     assert whole.end() == "COMPLETED", whole.log
     broken = submit(cluster, consumers, "keras-broken", breaks=True)
@@ -120,8 +119,7 @@ environment:
 
 def test_an_experiment_file_with_a_keras_trial(cluster: Sandbox) -> None:
     """Two trials of two nodes each, by `experiment submit`: every validation counts, two checkpoints are kept."""
-    consumers = fetched()
-    assert consumers
+    consumers = required()
     directory = jobs.workdir(cluster, "keras-file")
     (directory / "fitted.py").write_text(TRIAL.read_text())
     (directory / "e.yaml").write_text(EXPERIMENT.replace("PROGRAMS", str(consumers.tensorflow_python.parent)))

@@ -8,7 +8,7 @@ import pytest
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import Job, submit
 from tests.cluster.programs import SAVES, TRAIN, program
-from tests.fetched import REASON, Consumers, fetched
+from tests.fetched import REASON, Consumers, fetched, required
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(fetched() is None, reason=REASON)]
 
@@ -103,9 +103,7 @@ sys.exit(int(sys.argv[1]))
 @pytest.fixture(scope="session")
 def consumers() -> Consumers:
     """Return what .ci/consumers fetched."""
-    found = fetched()
-    assert found
-    return found
+    return required()
 
 
 def told(job: Job, name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import ALICE_UID, Job, as_json, submit, workdir
-from tests.fetched import REASON, Consumers, fetched
+from tests.fetched import REASON, Consumers, fetched, required
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(fetched() is None, reason=REASON)]
@@ -55,9 +55,7 @@ for directory in sys.argv[1:]:
 @pytest.fixture(scope="module")
 def programs() -> Consumers:
     """Return what .ci/consumers fetched."""
-    found = fetched()
-    assert found
-    return found
+    return required()
 
 
 def running(box: Sandbox, name: str, path: str, **spec: Any) -> Job:

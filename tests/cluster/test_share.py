@@ -1,7 +1,6 @@
 """Jobs that are shared with a group, on a real Slurm: alice owns them, bob is in the group, and carol is not."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from slurm_plugin.sandbox import Sandbox
 from tests.cluster.jobs import Job, submit
-from tests.cluster.test_holds import HELD, site
+from tests.cluster.test_holds import HELD, ours, site
 
 pytestmark = pytest.mark.cluster
 __all__ = ["site"]
@@ -36,12 +35,6 @@ def shared(box: Sandbox, name: str, **spec: Any) -> Job:
     job = submit(box, f"share-{name}", **given)
     job.until(lambda: "shared with group team" in job.log, "the sharing")
     return job
-
-
-def ours(job: Job, *words: str, user: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command of slurm_plugin about the job."""
-    verb, *rest = words
-    return job.box.run(["slurm-plugin", verb, str(job.id), *rest], user=user, check=False)
 
 
 def own(job: Job) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.browser import Browser
-from tests.fetched import VARIABLE, Consumers, fetched
+from tests.fetched import VARIABLE, Consumers, required
 
 collect_ignore_glob = [] if VARIABLE in os.environ else ["test_*.py"]
 
@@ -14,9 +14,7 @@ collect_ignore_glob = [] if VARIABLE in os.environ else ["test_*.py"]
 @pytest.fixture(scope="session")
 def consumers() -> Consumers:
     """Return what .ci/consumers fetched."""
-    found = fetched()
-    assert found
-    return found
+    return required()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from slurm_plugin.site.files import render_site
 from slurm_plugin.spec import policy_language
 from slurm_plugin.spec.policy_language import Policy, Rule
 from slurm_plugin.submit import policy_verdict
-from tests.unit.pages import ROOT, page, rows, words
+from tests.unit.pages import page, rows, words
 from tests.waiting import HANG_S
 
 
@@ -84,11 +84,6 @@ def test_the_policy_that_is_shown(tmp_path: Path) -> None:
     (asked,) = policy_verdict.jobs("", shlex.split(command), {})
     verdict = policy_verdict.submitted(policy, policy_verdict.facts(asked, "ada"))
     assert [line.removeprefix("sbatch: error: ") for line in said[:-1]] == list(verdict.refusals)
-
-
-def test_how_many_checks() -> None:
-    """The README states the number of items."""
-    assert f"[{len(prechecks.CHECKS)} items](docs/reference/checks.md)" in (ROOT / "README.md").read_text()
 
 
 def test_checks_with_shared_causes() -> None:

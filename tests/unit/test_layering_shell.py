@@ -15,6 +15,7 @@ from slurm_plugin.node.hook import HOOKS
 from slurm_plugin.site.archive import BINDING, NODE_SIDE
 from slurm_plugin.site.configuration import SiteConfig
 from slurm_plugin.site.files import render_site
+from tests.unit.test_layering import imports
 
 PACKAGE = Path(str(slurm_plugin.__file__)).parent
 INTERPRETER = "/usr/bin/python3"  # the default of the site file: the system's own
@@ -130,23 +131,12 @@ def sources() -> Sources:
     return [(str(path.relative_to(PACKAGE)), ast.parse(path.read_text())) for path in sorted(PACKAGE.rglob("*.py"))]
 
 
-def imports(tree: ast.Module) -> set[str]:
-    """Return the top-level names of every import."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {name.name.partition(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add(str(node.module).partition(".")[0])
-    return found
-
-
 def test_who_starts_processes(sources: Sources) -> None:
     """One each: Slurm's commands, its steps, pyslurm, the job's command, hooks, guards, py-spy, the fabric check, the
     recorder, the sharing, the supervisor of a trial and the search of its log, the periodic check by hand, the pager,
     and what a user opens on a worker (its relay starts nothing).
     """
-    found = {name for name, tree in sources if imports(tree) & STARTERS and not name.startswith("sandbox/")}
+    found = {name for name, tree in sources if STARTERS.intersection(imports(tree)) and not name.startswith("sandbox/")}
     names = ("launcher", "prestart", "guard/client", "guard/processes", "fabric", "recording/client", "share/process")
     job = {f"supervisor/{name}.py" for name in names}
     trial = {"experiment/worker.py", "experiment/log_values.py"}
@@ -162,7 +152,7 @@ def test_who_imports_pyslurm(sources: Sources) -> None:
 
 def test_the_system_log_has_one_writer(sources: Sources) -> None:
     """syslog(3) blocks if the log daemon does not read. The runner of Keras changes what TensorFlow logs."""
-    found = {name for name, tree in sources if {"syslog", "logging"} & imports(tree)}
+    found = {name for name, tree in sources if {"syslog", "logging"}.intersection(imports(tree))}
     assert found <= {"experiment/runner/keras/loop.py"}
 
 

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from slurm_plugin.errors import UsageError
 from slurm_plugin.records.token import MAX_COMMENT_BYTES, Had, Mark, Token, update
 from slurm_plugin.slurm import parse
 from slurm_plugin.spec import Spec, load, sbatch_flags
-from tests.refusals import refusal_of
+from tests.unit.spec.small import SMALL, unplaced
 
-SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 HELP = parse.sbatch_flags((Path(__file__).parents[2] / "captured" / "sbatch-help-22.05.txt").read_text())
 
 
@@ -20,8 +18,7 @@ def known(names: Sequence[str]) -> Mapping[str, str]:
 
 def problems(text: str, asked: sbatch_flags.Known | None = known) -> list[str]:
     """Return the problems of these flags."""
-    said = refusal_of(UsageError, load, f"{SMALL}sbatch: {text}\n".encode(), "job.yaml", known=asked)
-    return [line.partition(": ")[2] for line in said.splitlines()[1:-1]]
+    return unplaced(f"{SMALL}sbatch: {text}\n", known=asked)
 
 
 REFUSED = {

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.errors import UsageError
 from slurm_plugin.spec import load, resources
 from slurm_plugin.submit.render import Site, script
-from tests.refusals import refusal_of
+from tests.unit.spec.small import SMALL, unplaced
 
-SMALL = "name: a\nmode: openmpi\ncommand: ./a.out\n"
 HOME = Site("/home/ada", "/bin/slurm-plugin")
 SBATCH = shutil.which("sbatch")
 
@@ -76,12 +74,6 @@ DIRECTIVES = """\
 def rendered(text: str) -> str:
     """Return the script of a small spec with more keys."""
     return script(load(f"{SMALL}{text}".encode(), "job.yaml"), HOME)
-
-
-def problems(text: str) -> list[str]:
-    """Return the problems of a small spec with more keys."""
-    said = refusal_of(UsageError, load, f"{SMALL}{text}".encode(), "job.yaml")
-    return [line.partition(": ")[2] for line in said.splitlines()[1:-1]]
 
 
 def test_every_key_has_its_directive() -> None:
@@ -218,11 +210,11 @@ REFUSED = {
 def test_what_is_not_accepted_is_named_with_its_key() -> None:
     """Each with the accepted values."""
     for text, wanted in REFUSED.items():
-        assert problems(f"{text}\n") == [wanted], text
+        assert unplaced(f"{SMALL}{text}\n") == [wanted], text
 
 
 def test_a_mapping_that_may_be_left_out_says_which_of_its_keys_is_wrong() -> None:
-    assert problems("mail: {to: ada, type: END}\n") == ["mail.to: unknown key; accepted: user, type"]
+    assert unplaced(f"{SMALL}mail: {{to: ada, type: END}}\n") == ["mail.to: unknown key; accepted: user, type"]
 
 
 def test_megabytes() -> None:

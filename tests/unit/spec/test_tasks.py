@@ -5,20 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.spec import load
 from slurm_plugin.submit.render import Site, script
 from slurm_plugin.submit.submission import make_task_directories
-from tests.refusals import refusal_of
+from tests.unit.spec.small import unplaced
 
 SMALL = "name: sizes\nmode: single\n"
 TWO = "tasks:\n- ./a.out 'x y' $HOME\n- ./b.out --n 2\n"
-
-
-def problems(text: str) -> list[str]:
-    """Return the problems of a spec."""
-    said = refusal_of(UsageError, load, f"{SMALL}{text}".encode(), "job.yaml")
-    return [line.partition(": ")[2] for line in said.splitlines()[1:-1]]
 
 
 def test_an_array_of_as_many_commands() -> None:
@@ -46,14 +40,16 @@ def test_the_script_chooses_the_command(tmp_path: Path, task: str, words: list[s
 
 def test_refused() -> None:
     """Each problem with its place."""
-    assert problems(f"{TWO}command: ./c.out\n") == [
+    assert unplaced(f"{SMALL}{TWO}command: ./c.out\n") == [
         "command: found it beside `tasks`, each of which is a command; keep one of the two"
     ]
-    assert problems(f"{TWO}array: 0-2\n") == ["array: found 2, and 2 `tasks`; accepted: numbers from 0 to 1"]
-    assert problems('tasks: [./a.out, "./b \'x"]\n')[0].startswith("tasks.1: found ")
-    assert problems(f"{TWO}any_of: [{{nodes: 1}}, {{nodes: 2}}]\n")[0].startswith("any_of: found it with `tasks`")
-    assert problems("tasks: [3, {a: b}]\n")[0].startswith("tasks: found a list; accepted: a list of texts")
-    assert problems("tasks: []\n")[0].startswith("command: missing")
+    assert unplaced(f"{SMALL}{TWO}array: 0-2\n") == ["array: found 2, and 2 `tasks`; accepted: numbers from 0 to 1"]
+    assert unplaced(SMALL + 'tasks: [./a.out, "./b \'x"]\n')[0].startswith("tasks.1: found ")
+    assert unplaced(f"{SMALL}{TWO}any_of: [{{nodes: 1}}, {{nodes: 2}}]\n")[0].startswith(
+        "any_of: found it with `tasks`"
+    )
+    assert unplaced(SMALL + "tasks: [3, {a: b}]\n")[0].startswith("tasks: found a list; accepted: a list of texts")
+    assert unplaced(SMALL + "tasks: []\n")[0].startswith("command: missing")
 
 
 def test_directories(tmp_path: Path) -> None:

@@ -13,17 +13,13 @@ from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import site_settings
 from slurm_plugin.slurm import steps
-from tests.fakes import FakeSlurm, node
+from tests.fakes import BecameError, FakeSlurm, node
 from tests.guarded import gone
 from tests.unit.supervisor.test_fabric import HEALTHY
 from tests.waiting import HANG_S, until
 
 ROOT = Path(__file__).parents[4]
 COMMAND = (sys.executable, "-m", "slurm_plugin", "check", "fabric", "--nodes=n[1-2]")
-
-
-class BecameError(Exception):
-    """Raised in place of the exec."""
 
 
 @pytest.fixture

@@ -13,14 +13,10 @@ from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import job_directory, launch_record, open_program
 from slurm_plugin.records.open_program import OpenProgram
 from slurm_plugin.slurm import steps
-from tests.fakes import FakeSlurm, job
+from tests.fakes import BecameError, FakeSlurm, become, job
 from tests.unit.supervisor.test_enter import LAUNCH
 
 LINK = "/run/7.0.0/user"
-
-
-class BecameError(Exception):
-    """Raised in place of the exec."""
 
 
 class Steps:
@@ -33,9 +29,6 @@ class Steps:
     def in_background(self, argv: list[str], answer: Callable[[str], Any], deadline_s: float) -> tuple[Any, str]:
         self.started.append(argv)
         return answer(self.prints), self.prints
-
-    def become(self, argv: list[str]) -> None:
-        raise BecameError(argv)
 
 
 @pytest.fixture
@@ -52,7 +45,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Steps:
     """Return the steps that the command starts."""
     fake = Steps()
     monkeypatch.setattr(steps, "in_background", fake.in_background)
-    monkeypatch.setattr(steps, "become", fake.become)
+    monkeypatch.setattr(steps, "become", become)
     return fake
 
 

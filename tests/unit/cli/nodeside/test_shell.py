@@ -10,12 +10,8 @@ from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import job_directory, launch_record
 from slurm_plugin.slurm import Request, steps
 from slurm_plugin.slurm.resources import DeviceUse, Gres
-from tests.fakes import FakeSlurm, job
+from tests.fakes import BecameError, FakeSlurm, become, job
 from tests.unit.supervisor.test_enter import LAUNCH
-
-
-class BecameError(Exception):
-    """Raised in place of the exec."""
 
 
 @pytest.fixture
@@ -24,9 +20,6 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSlurm:
     fake = FakeSlurm([job(state="RUNNING", reason="", nodes="n[1-2]", restarts=0)])
     fake.directories[7] = str(tmp_path / "work")
     launched(tmp_path, LAUNCH._replace(slurm_plugin=("/bin/x", "-m")))
-
-    def become(argv: list[str]) -> None:
-        raise BecameError(argv)
 
     monkeypatch.setattr(job_lookup, "connect", lambda **_: fake)
     monkeypatch.setattr(steps, "become", become)
