@@ -31,10 +31,8 @@ def load(state: str, item: str) -> dict[str, Any]:
         directory = open_directory(state, make=False)
     except FileNotFoundError:
         return {}
-    try:
+    with files.Opened(directory):
         text = _read(directory, f"{item}.json")
-    finally:
-        os.close(directory)
     try:
         found = json.loads(text)
         return dict(found["values"]) if found["boot"] == boot_id() else {}
@@ -44,11 +42,8 @@ def load(state: str, item: str) -> dict[str, Any]:
 
 def save(state: str, item: str, values: Mapping[str, Any]) -> None:
     """Replace the stored values. If several processes save, the last one wins. Raise OSError on failure."""
-    directory = open_directory(state, make=True)
-    try:
+    with files.Opened(open_directory(state, make=True)) as directory:
         files.replace(f"{item}.json", json.dumps({"boot": boot_id(), "values": values}), directory=directory)
-    finally:
-        os.close(directory)
 
 
 def boot_id() -> str:

@@ -1,15 +1,19 @@
-"""Open directories that root owns, and replace files atomically. Each prolog imports this, so it imports little."""
+"""Open directories that root owns, find who can change a file, and replace files atomically.
+
+Each prolog imports this, so it imports little.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
 from errno import EINVAL
 
 TYPE_CHECKING = False  # as in `typing`, which is too slow to import here (see prechecks.verdict)
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -46,17 +50,38 @@ def _refuse_others(fd: int, path: str) -> None:
         raise PermissionError(f"{path}: not owned by root; remove it")
 
 
+def exposed(*files: str) -> str:
+    """Return the first of these absolute paths and of their parents that a user other than root can change; or empty.
+
+    For a link, check the parents of the link and of its target. A sticky directory passes: users cannot remove root's
+    files there. Raises OSError if a path does not exist.
+    """
+    places = dict.fromkeys(place for file in files for path in (os.path.realpath(file), file) for place in _up(path))
+    for place in places:
+        found = os.stat(place)  # noqa: PTH116 - pathlib costs a hook 5 ms
+        others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+        if found.st_uid != 0 or (others and not sticky):
+            return place
+    return ""
+
+
+def _up(path: str) -> Iterator[str]:
+    """Yield /a/b, /a and / for the path /a/b."""
+    yield path
+    while path not in ("/", ""):
+        path = path.rpartition("/")[0] or "/"
+        yield path
+
+
 def make_directory(parent: int, name: str, mode: int) -> None:
     """Create a directory with this mode, regardless of the umask. Do not change an existing directory."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
     except FileExistsError:
         return
-    fd = os.open(name, DIRECTORY, dir_fd=parent)
-    try:
+    with Opened(os.open(name, DIRECTORY, dir_fd=parent)) as fd:
         os.fchmod(fd, mode)
-    finally:
-        os.close(fd)
 
 
 def lock(directory: int, name: str, wait_s: float) -> int:
@@ -76,6 +101,19 @@ def lock(directory: int, name: str, wait_s: float) -> int:
             time.sleep(0.02)
         else:
             return fd
+
+
+class Opened:
+    """Close an open file or directory at the end of a `with` block."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __enter__(self) -> int:
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
 
 
 class Locked:
@@ -135,14 +173,12 @@ def replace(
 
 
 def _sync_directory(path: str, directory: int | None) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno != EINVAL:  # EINVAL: the file system cannot sync directories
-            raise
-    finally:
-        os.close(fd)
+    with Opened(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)) as fd:
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != EINVAL:  # EINVAL: the file system cannot sync directories
+                raise
 
 
 def append(path: str | os.PathLike[str], text: str, *, durable: bool = False) -> None:
@@ -150,8 +186,7 @@ def append(path: str | os.PathLike[str], text: str, *, durable: bool = False) ->
 
     If a full disk or a killed process has cut off the last line, end that line first: the new ones stay readable.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
+    with Opened(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)) as fd:
         size = os.fstat(fd).st_size
         cut_off = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         rest = b"\n" * cut_off + text.encode()
@@ -159,8 +194,6 @@ def append(path: str | os.PathLike[str], text: str, *, durable: bool = False) ->
             rest = rest[os.write(fd, rest) :]
         if durable:
             os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _unlink(path: str, directory: int | None) -> None:

@@ -9,12 +9,12 @@ remain after the end of a script are also killed.
 from __future__ import annotations
 
 import os
-import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from prechecks.check import PATHS, SECONDS, Check, Setting, Settings
 from prechecks.child import REAP_S, add_stuck, find_stuck, load_stuck
+from prechecks.files import exposed
 from prechecks.verdict import ERROR, FAILED, OK, TIMEOUT, Context, Finding
 
 TYPE_CHECKING = False
@@ -52,33 +52,14 @@ class Command(Check):
 
 def outcome(path: str, limit: float, state: str) -> Finding:
     """Run one script, unless users other than root can change it or its earlier process is still stuck."""
-    if why := ownership_problem(path):
-        return Finding(ERROR, f"not run: {why}")
+    if place := exposed(path):
+        return Finding(ERROR, f"not run: {place} can be changed by others than root")
     if left := load_stuck(state).get(path):
         return Finding(TIMEOUT, str(left), None, limit)
     code, output, left = execute(path, limit)
     if left:
         add_stuck(state, {path: left})
     return judge(code, output, limit)
-
-
-def ownership_problem(path: str) -> str:
-    """Return a message if users other than root can change the file, else empty. Raise OSError if it is missing."""
-    real = os.path.realpath(path)
-    for place in dict.fromkeys((real, path, *_above(real), *_above(path))):
-        found = os.stat(place)  # noqa: PTH116 - as in prechecks.checks.gpu
-        others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        sticky = place not in (real, path) and found.st_mode & stat.S_ISVTX
-        if found.st_uid != 0 or (others and not sticky):
-            return f"{place} can be changed by others than root"
-    return ""
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the directories above `path`: /a/b, /a and / for /a/b/c."""
-    while path not in ("/", ""):
-        path = path.rpartition("/")[0] or "/"
-        yield path
 
 
 def execute(path: str, limit: float) -> tuple[int | None, bytes, StuckProcess | None]:

@@ -12,6 +12,7 @@ import os
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 
+from prechecks import files
 from prechecks.check import TEXTS, Setting, Settings
 from prechecks.checks.gpu import NvidiaCheck, program
 from prechecks.measure import nvidia, system
@@ -76,8 +77,7 @@ def records(path: str = KMSG) -> list[str]:
     The kernel escapes line breaks in a record.
     """
     found: list[bytes] = []
-    log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with files.Opened(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as log:
         while True:
             try:
                 record = os.read(log, RECORD)
@@ -88,8 +88,6 @@ def records(path: str = KMSG) -> list[str]:
             if not record:
                 break
             found.append(record)
-    finally:
-        os.close(log)
     return b"".join(found).decode(errors="replace").removesuffix("\n").split("\n")
 
 

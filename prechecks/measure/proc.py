@@ -10,6 +10,8 @@ import os
 from collections import namedtuple
 from collections.abc import Iterable, Iterator
 
+from prechecks import files
+
 STAT_BYTES = 512  # enough for the pid, the name in parentheses, the state and the parent
 WAITS = "D"
 ZOMBIE = "Z"
@@ -29,13 +31,10 @@ class Process(namedtuple("Process", "pid uid name state parent job", defaults=("
 
 def processes(pids: Iterable[str] | None = None) -> Iterator[tuple[str, str, str]]:
     """Yield the pid, name and state of these processes, or of all. Skip processes that have ended."""
-    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with files.Opened(os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)) as proc:
         for pid in os.listdir(proc) if pids is None else pids:  # noqa: PTH208 - as in prechecks.checks.gpu
             if pid.isdigit() and (stat := _stat(proc, pid)):
                 yield parse(stat)
-    finally:
-        os.close(proc)
 
 
 def table(users_from: int) -> dict[int, Process]:
@@ -43,8 +42,7 @@ def table(users_from: int) -> dict[int, Process]:
 
     If no user has a process, the result is empty, and this reads only the owners.
     """
-    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with files.Opened(os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)) as proc:
         owners = {}
         for name in os.listdir(proc):  # noqa: PTH208 - as in prechecks.checks.gpu
             if name.isdigit():
@@ -56,22 +54,15 @@ def table(users_from: int) -> dict[int, Process]:
             return {}
         wanted = {pid: uid for pid, uid in owners.items() if uid == 0 or uid >= users_from}
         return {int(pid): _process(stat, uid) for pid, uid in wanted.items() if (stat := _stat(proc, pid))}
-    finally:
-        os.close(proc)
 
 
 def _stat(proc: int, pid: str) -> bytes:
     """Return the beginning of /proc/<pid>/stat; empty if the process has ended."""
     try:
-        stat = os.open(f"{pid}/stat", os.O_RDONLY, dir_fd=proc)
-    except FileNotFoundError:
+        with files.Opened(os.open(f"{pid}/stat", os.O_RDONLY, dir_fd=proc)) as stat:
+            return os.read(stat, STAT_BYTES)
+    except (FileNotFoundError, ProcessLookupError):
         return b""
-    try:
-        return os.read(stat, STAT_BYTES)
-    except ProcessLookupError:
-        return b""
-    finally:
-        os.close(stat)
 
 
 def parse(stat: bytes) -> tuple[str, str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hostfiles import nodelist
+from prechecks.child import detach
 from slurm_plugin.controller import requeue_worker
 from slurm_plugin.controller.queue_limits import Policy
 from slurm_plugin.controller.requeue_policy import Ended
@@ -50,19 +51,12 @@ def wake(directory: Path, site: Mapping[str, Any], *, look: bool = False) -> Non
 
     `look`: the end of a run could not be spooled.
     """
-    ready, tell = os.pipe()
-    if os.fork():
-        os.close(tell)
-        os.read(ready, 1)
-        os.close(ready)
-        os.wait()
-        return
-    os.setsid()
-    if os.fork():
-        os._exit(0)
+    detach(lambda: _work(directory, site, look=look))
+
+
+def _work(directory: Path, site: Mapping[str, Any], *, look: bool) -> None:
+    os.chdir("/")
     try:
-        _detach()
-        os.close(tell)
         door = connect(site["slurm_bin"], deadline_s=10.0)
         if not site["metrics_directory"]:
             requeue_worker.serve(directory, door, Policy.of(site["recovery"]), look=look)
@@ -73,13 +67,3 @@ def wake(directory: Path, site: Mapping[str, Any], *, look: bool = False) -> Non
                 counting.watch()
     except BaseException as error:  # noqa: BLE001 - no caller is left to report it
         syslog.syslog(syslog.LOG_ERR, f"the worker failed: {error!r}; the next job that ends starts another")
-    finally:
-        os._exit(0)
-
-
-def _detach() -> None:
-    """Replace the hook's standard files by /dev/null and its working directory by /."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
-    os.chdir("/")

@@ -6,15 +6,14 @@ one request at a time, so that two cannot exceed a cap together. The owner's com
 only logged.
 """
 
-import fcntl
 import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from prechecks import files
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import grant, site_settings, syslog
 from slurm_plugin.slurm import Slurm, changes, connect
@@ -22,7 +21,7 @@ from slurm_plugin.slurm import Slurm, changes, connect
 VARIABLE: Final = "SLURM_PLUGIN_ASKED"
 LOCK: Final = "asked.lock"  # in the spool directory, which only SlurmUser may write
 DEADLINE_S: Final = 10.0
-LOCK_S, LOCK_POLL_S = 15.0, 0.05
+LOCK_S: Final = 15.0
 PATIENCE_S: Final = 60.0  # how long a slurmctld may take to restart
 _REQUEST: Final = re.compile(r"([1-9][0-9]{0,9}) (?:(time) ([1-9][0-9]{0,9})|(priority) (urgent))", re.ASCII)
 
@@ -36,28 +35,16 @@ def main() -> int:
     if Path(site_settings.site_root(), site_settings.KILL_SWITCH).exists():
         return 0
     site, request = site_settings.read(site_settings.site_root()), os.environ.get(VARIABLE, "")
-    lock = os.open(Path(site["spool_directory"]) / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    spool = os.open(site["spool_directory"], files.DIRECTORY & ~os.O_NOFOLLOW)
     try:
-        _wait_for(lock)
-        said = serve(request, site, connect(site["slurm_bin"], deadline_s=DEADLINE_S, patience_s=PATIENCE_S))
+        with files.Locked(spool, LOCK, LOCK_S):
+            said = serve(request, site, connect(site["slurm_bin"], deadline_s=DEADLINE_S, patience_s=PATIENCE_S))
         syslog.syslog(syslog.LOG_INFO, said)
+    except BlockingIOError:
+        syslog.syslog(syslog.LOG_WARNING, f"request {request!r} of a job's owner: other requests take too long")
     except SlurmPluginError as error:
         syslog.syslog(syslog.LOG_WARNING, f"request {request!r} of a job's owner: {error.one_line}")
     return 0
-
-
-def _wait_for(lock: int) -> None:
-    """Wait until no other request is served. Raise RefusedError after LOCK_S."""
-    end = time.monotonic() + LOCK_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise RefusedError("other requests take too long") from None
-            time.sleep(LOCK_POLL_S)
-        else:
-            return
 
 
 def serve(request: str, site: Mapping[str, Any], door: Slurm) -> str:

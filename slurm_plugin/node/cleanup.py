@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import EMFILE, EPERM
 
+from prechecks import files
 from slurm_plugin.node import child_work, removal
 from slurm_plugin.records import node_directory, syslog
 
@@ -225,8 +226,8 @@ def _find(paths: list[str], uid: int) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"paths": [], "problems": []}
     for path in paths:
         try:
-            with removal.shared(path) as fd:
-                if removal.any_of(uid, fd):
+            with files.Opened(node_directory.open_shared(path)) as fd:
+                if any(owned.st_uid == uid for _, owned in removal.entries(fd)):
                     found["paths"].append(path)
         except FileNotFoundError:
             continue
@@ -239,7 +240,7 @@ def _remove(paths: list[str], uid: int, before: int) -> int:
     """Remove the user's files that no process uses from these directories. Return the number of files removed."""
     removed, used, bound = 0, in_use(uid), _bound(paths)
     for path in paths:
-        with removal.shared(path) as fd:
+        with files.Opened(node_directory.open_shared(path)) as fd:
             removed += removal.remove(fd, removal.Leftovers(uid, os.fstat(fd).st_dev, before, used, bound))
     return removed
 

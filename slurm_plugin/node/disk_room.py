@@ -16,9 +16,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 import prechecks
+from prechecks import files
 from prechecks.verdict import JOB_PROBLEM
 from slurm_plugin.node import child_work, cleanup, removal, stage_in_expiry
-from slurm_plugin.records import syslog
+from slurm_plugin.records import node_directory, syslog
 
 TYPE_CHECKING = False  # as in prechecks: `typing` costs a hook 3 ms
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _clean(site: Mapping[str, Any], paths: Sequence[str], stamp: int, now: float
 
 def _remove_leftovers(path: str, devices: Collection[int], stamp: int, spool: str, users: Collection[int]) -> int:
     """If a `clean` directory is on one of these devices, remove what others than `users` left. Return how many."""
-    with suppress(OSError), removal.shared(path) as fd:
+    with suppress(OSError), files.Opened(node_directory.open_shared(path)) as fd:
         device = os.fstat(fd).st_dev
         if device in devices:
             owners = {found.st_uid for _, found in removal.entries(fd)}

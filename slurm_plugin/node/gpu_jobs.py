@@ -157,8 +157,7 @@ def _lines(jobs: Mapping[str, Sequence[Any]], kind: str) -> dict[str, str]:
 
 def _write(path: str, contents: Mapping[str, str]) -> None:
     """Write these files, and remove other files with a GPU's name. Readers see whole files only. Raises OSError."""
-    directory = files.open_directory(path, make=True)
-    try:
+    with files.Opened(files.open_directory(path, make=True)) as directory:
         for name in os.listdir(directory):  # noqa: PTH208 - a descriptor
             numbers = name.split(".")
             if name not in contents and (_is_instance(name) or (len(numbers) <= 2 and all(map(_is_number, numbers)))):
@@ -166,8 +165,6 @@ def _write(path: str, contents: Mapping[str, str]) -> None:
         for name, text in contents.items():
             if _content(directory, name) != text:
                 files.replace(name, text, directory=directory)
-    finally:
-        os.close(directory)
 
 
 def _content(directory: int, name: str) -> str:

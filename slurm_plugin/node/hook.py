@@ -9,7 +9,6 @@ nodes write metrics for the textfile collector of Prometheus' node_exporter, one
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -67,7 +66,7 @@ def _refuse_exposed_files() -> None:
     """Raise PermissionError if a user other than root can change the code, the settings or a directory above them."""
     root = site_settings.site_root()
     # argv[0]: the path of the zip in the guard, which may be a link.
-    if exposed := site_settings.exposed(sys.argv[0], f"{root}/{site_settings.ARCHIVE}", f"{root}/{site_settings.FILE}"):
+    if exposed := files.exposed(sys.argv[0], f"{root}/{site_settings.ARCHIVE}", f"{root}/{site_settings.FILE}"):
         mend = f"chown root:root {exposed} && chmod go-w {exposed}"
         raise PermissionError(f"others than root can change {exposed}; run: {mend}")
 
@@ -82,11 +81,8 @@ def write_report(site: Mapping[str, Any], report: Report) -> None:
     """Write this node's last periodic report into the run directory, which root must own. Only log an error."""
     path = site["run_directory"]
     try:
-        directory = files.open_directory(path)
-        try:
+        with files.Opened(files.open_directory(path)) as directory:
             files.replace(REPORT, report.to_json(), directory=directory)
-        finally:
-            os.close(directory)
     except OSError as error:
         syslog.syslog(syslog.LOG_ERR, f"{path}/{REPORT} cannot be written: {error}")
 

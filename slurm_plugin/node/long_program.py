@@ -17,7 +17,7 @@ from prechecks import boot_state, files
 from prechecks.child import detach
 from prechecks.report import OURS
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.records import node_drains, site_settings, syslog
+from slurm_plugin.records import node_drains, syslog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,22 +73,19 @@ def attended(site: Mapping[str, Any], name: str, door: Callable[[], Slurm]) -> b
         return False
     running = False
     try:
-        directory = boot_state.open_directory(site["prechecks"]["state"], make=True)
-        try:
-            os.close(files.lock(directory, LOCK, 0))
-            return False
-        except BlockingIOError:
-            with open(os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory), encoding="ascii") as file:  # noqa: PTH123
+        with files.Opened(boot_state.open_directory(site["prechecks"]["state"], make=True)) as directory:
+            try:
+                os.close(files.lock(directory, LOCK, 0))
+                return False
+            except BlockingIOError:
+                opened = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
+            with open(opened, encoding="ascii") as file:  # noqa: PTH123
                 group, _, deadline = file.read().partition(" ")
                 since = os.fstat(file.fileno()).st_mtime
-            running = time.time() < since + float(deadline or 0) + LATE_S
-            if not running:
-                syslog.syslog(
-                    syslog.LOG_ERR, f"{name}: the burn-in or repair hangs; the checks go on without its result"
-                )
-                return False
-        finally:
-            os.close(directory)
+        running = time.time() < since + float(deadline or 0) + LATE_S
+        if not running:
+            syslog.syslog(syslog.LOG_ERR, f"{name}: the burn-in or repair hangs; the checks go on without its result")
+            return False
         node = door().nodes([name]).get(name)
         if int(group or 0) and node and "UNKNOWN" not in node.states and not node.standing_reason.startswith(OURS):
             syslog.syslog(f"{name} was resumed: its burn-in or repair is killed")
@@ -112,7 +109,7 @@ def _run(site: Mapping[str, Any], node: str, program: Program) -> None:
     syslog.syslog(f"{node}: the {row} begins: {' '.join(argv)}")
     os.chdir("/")
     try:
-        if exposed := site_settings.exposed(argv[0]):
+        if exposed := files.exposed(argv[0]):
             raise PermissionError(f"others than root can change {exposed}")
         code, words = _result(argv, deadline_s, {**ENVIRONMENT, "SLURMD_NODENAME": node}, lock)
     except OSError as error:

@@ -19,11 +19,10 @@ import os
 import stat
 from collections import namedtuple
 from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from prechecks import files
 from prechecks.checks import mounts
-from slurm_plugin.records import node_directory
 
 DEEPEST = 32  # most directories that are open at the same time, with two descriptors each
 
@@ -52,35 +51,14 @@ class Leftovers(namedtuple("Leftovers", "uid device before in_use bound", defaul
         return bool(self.bound) and stat.S_ISSOCK(found.st_mode) and f"{_path(directory)}/{name}" in self.bound
 
 
-@contextmanager
-def shared(path: str) -> Iterator[int]:
-    """Open a shared directory, and close it at the end. Raises OSError as `node_directory.open_shared`."""
-    fd = node_directory.open_shared(path)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def any_of(uid: int, directory: int) -> bool:
-    """Return whether this user owns an entry of an open directory."""
-    return any(found.st_uid == uid for _, found in entries(directory))
-
-
 def entries(directory: int) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the names in an open directory with their status. Skip a name if stat fails."""
-    for name in names(directory):
+    for entry in scan(directory):
         found = None
         with suppress(OSError):
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            found = os.stat(entry.name, dir_fd=directory, follow_symlinks=False)
         if found:
-            yield name, found
-
-
-def names(directory: int, mounted: Collection[str] | None = None) -> Generator[str]:
-    """Yield the names in an open directory, as `scan`."""
-    for entry in scan(directory, mounted):
-        yield entry.name
+            yield entry.name, found
 
 
 def scan(directory: int, mounted: Collection[str] | None = None) -> Generator[os.DirEntry[str]]:
@@ -192,13 +170,13 @@ class _Level:
 
     def __init__(self, fd: int, name: str, mounted: Collection[str]) -> None:
         self.fd, self.name = fd, name
-        self._names = names(fd, mounted)
+        self._entries = scan(fd, mounted)
         self._moved: list[str] = []
 
     def next(self) -> tuple[str, bool] | None:
         """Return the next name, and whether `take` moved it here; None at the end."""
-        for name in self._names:
-            return name, False
+        for entry in self._entries:
+            return entry.name, False
         return (self._moved.pop(), True) if self._moved else None
 
     def take(self, name: str, directory: int) -> None:
@@ -212,5 +190,5 @@ class _Level:
 
     def close(self) -> None:
         """Close both descriptors."""
-        self._names.close()
+        self._entries.close()
         os.close(self.fd)

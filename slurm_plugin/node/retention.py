@@ -62,8 +62,8 @@ def clean(
     `owner`: only this user's; None, as root: everybody's but those of system accounts. `remove`: else only look.
     `below`: also of jobs in all directories below. Raises OSError if the directory cannot be opened.
     """
-    top = os.open(directory, files.DIRECTORY if owner is None else files.DIRECTORY & ~os.O_NOFOLLOW)
-    try:
+    flags = files.DIRECTORY if owner is None else files.DIRECTORY & ~os.O_NOFOLLOW
+    with files.Opened(os.open(directory, flags)) as top:
         whose = os.fstat(top).st_uid  # root may not look into a user's directory on a file server
         searcher = whose if owner is None and whose >= cleanup.FIRST_USER else os.geteuid()
         with _rights_of(searcher):
@@ -82,8 +82,6 @@ def clean(
             "foreign": [_path(directory, each) for each in found.foreign],
             "complete": found.complete,
         }
-    finally:
-        os.close(top)
 
 
 def remove_job(workdir: Path, job_id: int, cluster: str) -> int | None:
@@ -91,13 +89,10 @@ def remove_job(workdir: Path, job_id: int, cluster: str) -> int | None:
 
     Raise OSError if the directory cannot be opened.
     """
-    top = os.open(workdir, files.DIRECTORY & ~os.O_NOFOLLOW)
-    try:
+    with files.Opened(os.open(workdir, files.DIRECTORY & ~os.O_NOFOLLOW)) as top:
         before = time.clock_gettime_ns(cleanup.STAMPS) + NOW_NS
         found = _look(top, (job_directory.OURS, str(job_id)), float("inf"), cluster, os.geteuid())
         return _remove(top, found, before) if isinstance(found, Old) else None
-    finally:
-        os.close(top)
 
 
 def is_over(job: Job | None, before: float) -> bool:

@@ -63,12 +63,10 @@ def remove_old(directory: str, before: float, here: Collection[int]) -> int:
         shared = node_directory.open_shared(directory)
     except OSError:
         return 0
-    try:
+    with files.Opened(shared):
         old = find_old(shared, before, here)
         batches = (old[start : start + AT_A_TIME] for start in range(0, len(old), AT_A_TIME))
         return sum(_remove_batch(shared, batch, before) for batch in batches)
-    finally:
-        os.close(shared)
 
 
 def find_old(shared: int, before: float, here: Collection[int]) -> list[tuple[int, str]]:
@@ -86,7 +84,8 @@ def find_old(shared: int, before: float, here: Collection[int]) -> list[tuple[in
 def _numbers(shared: int, until: float) -> list[str]:
     """Return the names that are user ids. Stop reading at `until`: there may be millions of other names."""
     found = []
-    for name in removal.names(shared):
+    for entry in removal.scan(shared):
+        name = entry.name
         if name.isascii() and name.isdecimal() and str(int(name)) == name:
             found.append(name)
         if time.monotonic() > until:
@@ -105,24 +104,17 @@ def _old_of(shared: int, uid: int, before: float) -> list[tuple[int, str]]:
         own = _opened(shared, str(uid), uid)
     except OSError:
         return []
-    try:
-        names = list(islice(removal.names(own), 10 * MOST))
+    with files.Opened(own):
+        names = [entry.name for entry in islice(removal.scan(own), 10 * MOST)]
         return [(uid, name) for name in _rotated(names)[:MOST] if _is_old(own, name, uid, before)]
-    finally:
-        os.close(own)
 
 
 def _is_old(own: int, name: str, uid: int, before: float) -> bool:
     try:
-        place = _opened(own, name, uid)
+        with files.Opened(_opened(own, name, uid)) as place:
+            return _used(place) < before
     except OSError:  # for example a link, whose target may never answer
         return False
-    try:
-        return _used(place) < before
-    except OSError:
-        return False
-    finally:
-        os.close(place)
 
 
 def _opened(parent: int, name: str, uid: int) -> int:

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 
+from prechecks import files
 from slurm_plugin.node import child_work
 from slurm_plugin.records import node_directory, syslog
 
@@ -32,8 +33,8 @@ def make(directory: str, uid: int, gid: int, state: str = "") -> None:
 
 def _make(directory: str, uid: int, gid: int) -> str:
     """Make the directory. Return an error message; empty if the user now has a directory."""
-    shared, name = node_directory.open_shared(directory), str(uid)
-    try:
+    name = str(uid)
+    with files.Opened(node_directory.open_shared(directory)) as shared:
         if _owner(shared, name) in (uid, 0):
             return ""
         fresh = f".{name}.{os.urandom(8).hex()}"
@@ -43,8 +44,6 @@ def _make(directory: str, uid: int, gid: int) -> str:
             return "" if any(_move_in(shared, fresh, name, uid) for _ in range(_TRIES)) else f"{name} is another user's"
         finally:
             _tidy(shared, fresh, uid)
-    finally:
-        os.close(shared)
 
 
 def _owner(shared: int, name: str) -> int | None:

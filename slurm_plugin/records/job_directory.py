@@ -215,19 +215,16 @@ def read(path: Path, owner: int | None = None, most: int = MOST_BYTES) -> str | 
 
 def _content(path: Path, most: int, owner: int | None = None) -> bytes | None:
     """Return the last `most` bytes of a regular file. Do not follow a link or wait for a pipe."""
+    from prechecks import files  # noqa: PLC0415 - as above
+
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with files.Opened(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)) as fd:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or owner not in (None, found.st_uid):
+                return None
+            return os.pread(fd, most, max(0, found.st_size - most))
     except OSError:
         return None
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or owner not in (None, found.st_uid):
-            return None
-        return os.pread(fd, most, max(0, found.st_size - most))
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
 
 
 def _object(line: str) -> Any:

@@ -66,8 +66,7 @@ def name(job_id: int, restart: int, attempt: int = 0) -> str:
 
 def create(run_directory: str, directory: str, *, uid: int, gid: int) -> None:
     """Make a run's directory and its `user/`. Keep existing directories."""
-    fd = _open(run_directory, directory)
-    try:
+    with files.Opened(_open(run_directory, directory)) as fd:
         os.fchown(fd, 0, gid)
         try:  # noqa: SIM105 - `contextlib` costs a prolog 4 ms
             os.symlink(str(uid), OWNER, dir_fd=fd)
@@ -76,8 +75,6 @@ def create(run_directory: str, directory: str, *, uid: int, gid: int) -> None:
         if not mounted(_user(run_directory, directory)):
             files.make_directory(fd, USER, 0o700)
             os.chown(USER, uid, gid, dir_fd=fd, follow_symlinks=False)
-    finally:
-        os.close(fd)
 
 
 def separate(run_directory: str, directory: str, *, uid: int, gid: int) -> bool:
@@ -103,11 +100,8 @@ def mounted(path: str) -> int:
 
 def write(run_directory: str, directory: str, file: str, text: str, *, gid: int) -> None:
     """Write a root-owned file into a run's directory atomically; the job's group may read it."""
-    fd = _open(run_directory, directory)
-    try:
+    with files.Opened(_open(run_directory, directory)) as fd:
         files.replace(file, text, mode=0o640, gid=gid, directory=fd)
-    finally:
-        os.close(fd)
 
 
 def of_job(run_directory: str, job_id: int) -> list[str]:

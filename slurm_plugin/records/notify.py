@@ -129,14 +129,11 @@ def _send(command: str, state: str, event: Event) -> None:
 def _queue(directory: int, event: Event) -> None:
     """Add an event to the queue. Raise OSError."""
     line = _lines([event]).encode()
-    queue = files.lock(directory, QUEUE, LIMIT_S)
-    try:
+    with files.Opened(files.lock(directory, QUEUE, LIMIT_S)) as queue:
         size = os.lseek(queue, 0, os.SEEK_END)
         if os.write(queue, line) < len(line):
             os.ftruncate(queue, size)
             raise OSError("the disk is full")
-    finally:
-        os.close(queue)
 
 
 def _taken(directory: int) -> list[Event]:

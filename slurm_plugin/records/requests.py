@@ -92,11 +92,8 @@ def write(directory: Path, request: Request) -> str:
 
     name = f"{time.time_ns()}-{os.geteuid()}.json"
     fields = {"v": VERSION, **request._asdict(), "arguments": dict(request.arguments)}
-    fd = os.open(directory / DIRECTORY, files.DIRECTORY | os.O_PATH)
-    try:
+    with files.Opened(os.open(directory / DIRECTORY, files.DIRECTORY | os.O_PATH)) as fd:
         files.replace(name, json.dumps(fields) + "\n", mode=0o644, directory=fd)
-    finally:
-        os.close(fd)
     return name
 
 

@@ -1,4 +1,4 @@
-"""Read the compiled site file, which hooks and jobs use in place of the YAML, and check who can change it.
+"""Read the compiled site file, which hooks and jobs use in place of the YAML.
 
 Also names and times that several programs share. Standard library only.
 """
@@ -11,7 +11,7 @@ import sys
 
 TYPE_CHECKING = False  # as in `typing`; `typing` and `pathlib` would cost a prolog 7 ms
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Any, Final
 
 VERSION: Final = 1
@@ -124,27 +124,3 @@ def stale(settings: Mapping[str, Any], *, anywhere: bool = False) -> str:
     if here is None or here == known["crc32"]:
         return ""
     return f"{known['path']} was changed since it was deployed; run: slurm-plugin site install --apply"
-
-
-def exposed(*files: str) -> str:
-    """Return the first of these absolute paths and of their parents that a user other than root can change; or empty.
-
-    For a link, check the parents of the link and of its target. A sticky directory passes: users cannot remove root's
-    files there. Raises OSError if a path does not exist.
-    """
-    places = dict.fromkeys(place for file in files for path in (file, os.path.realpath(file)) for place in _up(path))
-    for place in places:
-        found = os.stat(place)  # noqa: PTH116 - pathlib costs a hook 5 ms
-        others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-        if found.st_uid != 0 or (others and not sticky):
-            return place
-    return ""
-
-
-def _up(path: str) -> Iterator[str]:
-    """Yield /a/b, /a and / for the path /a/b."""
-    yield path
-    while path not in ("/", ""):
-        path = path.rpartition("/")[0] or "/"
-        yield path

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import slurm_plugin
-from prechecks.files import replace
+from prechecks.files import exposed, replace
 from slurm_plugin.errors import MissingError, UsageError
 from slurm_plugin.logs import library, signature
 from slurm_plugin.records import site_settings
@@ -157,7 +157,7 @@ def fragment(config: SiteConfig, root: str) -> str:
 def trusted_interpreter(python: Path) -> None:
     """Raise MissingError if there is no interpreter, UsageError if others than root can replace it."""
     try:
-        found = site_settings.exposed(str(python))
+        found = exposed(str(python))
     except OSError as error:
         raise MissingError(
             f"the hooks' interpreter {python} is not there ({error.strerror})\n"

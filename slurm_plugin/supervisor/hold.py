@@ -254,15 +254,12 @@ def request(directory: Path, word: str) -> None:
     Root may run this in a user's directory, so write only to a regular file without other links.
     """
     path = directory / REQUEST
-    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with files.Opened(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)) as fd:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             raise OSError(errno.EINVAL, "not as we made it", str(path))
         os.ftruncate(fd, 0)
         os.write(fd, f"{word}\n".encode())
-    finally:
-        os.close(fd)
 
 
 def now(job: Job, directory: Path, cluster: str = "") -> dict[str, Any] | None:

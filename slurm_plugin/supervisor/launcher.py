@@ -16,6 +16,7 @@ from threading import Thread
 from types import FrameType
 from typing import IO
 
+from prechecks import files
 from slurm_plugin.errors import printable
 from slurm_plugin.slurm.steps import first_failure, ran_out_of_memory, was_refused
 from slurm_plugin.supervisor.decide import NOT_FOUND
@@ -63,11 +64,8 @@ def missing(program: str, environ: Mapping[str, str], outputs: Sequence[int] = (
     for fd in outputs:
         with suppress(OSError):
             if stat.S_ISREG(os.fstat(fd).st_mode):
-                file = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-                try:
+                with files.Opened(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)) as file:
                     end = os.pread(file, LONGEST_LINE, max(0, os.fstat(file).st_size - LONGEST_LINE))
-                finally:
-                    os.close(file)
                 if found := _SAID_MISSING.findall(end):
                     return printable(found[-1].decode(errors="replace"))
     return ""

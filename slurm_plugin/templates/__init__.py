@@ -22,8 +22,8 @@ from jinja2 import (
     TemplateNotFound,
 )
 
+from prechecks.files import exposed
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records import site_settings
 from slurm_plugin.records.site_settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Trusted(FileSystemLoader):
     def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         """Read a template. Raise UsageError if users other than root can change it."""
         found = super().get_source(environment, template)
-        if place := site_settings.exposed(found[1]):
+        if place := exposed(found[1]):
             raise UsageError(
                 f"{found[1]}: {place} can be changed by others than root, and templates become scripts of all users\n"
                 f"  look at it and then run: chown root {place}; chmod go-w {place}"

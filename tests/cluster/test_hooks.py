@@ -177,7 +177,7 @@ def test_a_reason_that_a_resume_left_behind_protects_nothing(cluster: Sandbox) -
     assert (job.grant.requeues, job.grant.excluded) == (1, ("n2",))
 
 
-IDLE = "    _detach()\n        os.close(tell)\n        import time\n        time.sleep(3000)\n"
+IDLE = '    os.chdir("/")\n    import time\n    time.sleep(3000)\n'
 
 
 def workers(box: Sandbox) -> list[str]:
@@ -194,7 +194,7 @@ def test_what_a_killed_worker_left_is_served_by_the_next(cluster: Sandbox, tmp_p
     cluster.break_node("n1", "gpu-missing")
     until(lambda: not workers(cluster), "the end of the worker of the test before")
     with kept(cluster, tmp_path) as site:  # this worker never handles its entry
-        edit(site, "slurm_plugin/controller/epilog.py", lambda text: text.replace("    _detach()\n", IDLE, 1))
+        edit(site, "slurm_plugin/controller/epilog.py", lambda text: text.replace('    os.chdir("/")\n', IDLE, 1))
         job = submit(cluster, "left", command=SAY, retries=1)
         job.until(lambda: bool(workers(cluster)), "the worker")
         cluster.run(["kill", "-9", *workers(cluster)], user="root")

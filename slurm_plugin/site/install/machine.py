@@ -16,7 +16,7 @@ from prechecks import files
 from prechecks.measure import slurmconf
 from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.logs import signature
-from slurm_plugin.records import site_settings, token
+from slurm_plugin.records import token
 from slurm_plugin.records.site_settings import ARCHIVE, FILE, KILL_SWITCH
 from slurm_plugin.site import lua
 from slurm_plugin.site.configuration import SiteConfig
@@ -261,7 +261,7 @@ def perform(plan: Plan, root: str) -> None:
     above = Path(root).parent
     while not above.is_dir():
         above = above.parent
-    found = site_settings.exposed(str(above))
+    found = files.exposed(str(above))
     if found:
         raise UsageError(
             f"others than root can change {found}, above {root}\n  no hook runs from there: chown root, chmod go-w"

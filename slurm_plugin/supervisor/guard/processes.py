@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
+from prechecks import files
 from slurm_plugin.supervisor import log
 
 SPARED = {"SLURM_PLUGIN_SPARED": "1"}  # marks processes that outlive an attempt: guards, shells of users
@@ -212,13 +213,11 @@ def _read(path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except PermissionError:  # set-uid, or not dumpable
         return b""
-    try:
+    with files.Opened(fd):
         parts = []
         while part := os.read(fd, _CHUNK):
             parts.append(part)
         return b"".join(parts)
-    finally:
-        os.close(fd)
 
 
 def request_save(job_id: int, directory: str, keep: Collection[int], number: int, *, wait_s: float = 0.0) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hostfiles import nodelist
+from prechecks import files
 from prechecks.child import Child
 from slurm_plugin.errors import printable
 from slurm_plugin.logs import steps
@@ -212,19 +213,14 @@ class Tail:
         A carriage return also ends a line.
         """
         try:
-            fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with files.Opened(os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as fd:
+                size = os.fstat(fd).st_size
+                if size < self._offset:  # truncated
+                    self._offset = 0
+                start = max(self._offset, size - TAIL)
+                piece = os.pread(fd, size - start, start)
         except OSError:
             return ""
-        try:
-            size = os.fstat(fd).st_size
-            if size < self._offset:  # truncated
-                self._offset = 0
-            start = max(self._offset, size - TAIL)
-            piece = os.pread(fd, size - start, start)
-        except OSError:
-            return ""
-        finally:
-            os.close(fd)
         if start > self._offset:  # leave out the line that is cut off
             piece = piece[_first_end(piece) :]
         end = len(piece) if last else max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1

@@ -31,13 +31,10 @@ def place(directory: int) -> Path:
 @contextmanager
 def opened(path: Path | str, directory: int | None = None) -> Iterator[int]:
     """Open a directory of this user without following a link. Raise OSError, PermissionError for another owner."""
-    fd = os.open(path, files.DIRECTORY, dir_fd=directory)
-    try:
+    with files.Opened(os.open(path, files.DIRECTORY, dir_fd=directory)) as fd:
         if os.fstat(fd).st_uid != os.geteuid():
             raise PermissionError(f"{place(fd)} belongs to another user")
         yield fd
-    finally:
-        os.close(fd)
 
 
 def set_directory(job: int, gid: int | None) -> None:
@@ -88,12 +85,8 @@ def set_files(job: int, job_id: int, gid: int | None) -> None:
 
 
 def _set_file(path: str | Path, gid: int | None, directory: int | None = None) -> None:
-    with suppress(OSError):
-        fd = os.open(path, _FILE, dir_fd=directory)
-        try:
-            _set(fd, gid)
-        finally:
-            os.close(fd)
+    with suppress(OSError), files.Opened(os.open(path, _FILE, dir_fd=directory)) as fd:
+        _set(fd, gid)
 
 
 def _set(fd: int, gid: int | None) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
 
+from prechecks import files
 from slurm_plugin.records import requests
 from slurm_plugin.supervisor.share.access import opened
 
@@ -85,10 +86,8 @@ def _take(job: int, directory: int, name: str) -> Letter | None:
             fd = os.open(mine, _FLAGS, dir_fd=job)
         except OSError as error:
             return Letter(name, uid, wrong=f"it cannot be read: {error.strerror}")
-        try:
+        with files.Opened(fd):
             return _read(name, fd)
-        finally:
-            os.close(fd)
     finally:
         with suppress(OSError):
             os.unlink(mine, dir_fd=job)

@@ -114,15 +114,11 @@ def _remove_old(own: str, before: float, environ: Mapping[str, str]) -> int:
     for place in old:
         if time.monotonic() > end:
             break
-        with suppress(OSError):
-            fd = os.open(place, files.DIRECTORY)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_old(place, before):  # another process may have used it before the lock
-                    _remove(place)
-                    removed += 1
-            finally:
-                os.close(fd)
+        with suppress(OSError), files.Opened(os.open(place, files.DIRECTORY)) as fd:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_old(place, before):  # another process may have used it before the lock
+                _remove(place)
+                removed += 1
     return removed
 
 
@@ -201,7 +197,7 @@ def _locked(place: str, waits: Callable[[], None]) -> Iterator[int]:
             fd = os.open(place, files.DIRECTORY)
         except FileNotFoundError:  # another process has removed it
             continue
-        try:
+        with files.Opened(fd):
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -210,8 +206,6 @@ def _locked(place: str, waits: Callable[[], None]) -> Iterator[int]:
             if _is_at(place, fd):
                 yield fd
                 return
-        finally:
-            os.close(fd)
 
 
 def _is_at(place: str, fd: int) -> bool:

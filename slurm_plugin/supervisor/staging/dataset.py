@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from prechecks.files import Opened
 from slurm_plugin.supervisor.progress import AWAY
 
 AT_A_TIME: Final = 8  # files at a time: a file server answers many requests as fast as one
@@ -136,21 +137,16 @@ def _file(source: str, target: str, entry: Entry) -> None:
     """Copy one file with its time, read-only. Raise SourceError if it changed after it was listed."""
     with _reading():
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with Opened(fd):
         _check_unchanged(source, fd, entry)
-        fresh = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
+        with Opened(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)) as new:
             while piece := _piece(fd):
                 view = memoryview(piece)
                 while view:
-                    view = view[os.write(fresh, view) :]
+                    view = view[os.write(new, view) :]
             _check_unchanged(source, fd, entry)
-            os.fchmod(fresh, entry.mode & 0o555 | 0o400)
-            os.utime(fresh, ns=(entry.mtime_ns, entry.mtime_ns))
-        finally:
-            os.close(fresh)
-    finally:
-        os.close(fd)
+            os.fchmod(new, entry.mode & 0o555 | 0o400)
+            os.utime(new, ns=(entry.mtime_ns, entry.mtime_ns))
 
 
 def _piece(fd: int) -> bytes:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from prechecks import files
 from slurm_plugin.controller import owner_requests
-from slurm_plugin.records import grant
+from slurm_plugin.records import grant, site_settings, syslog
 from slurm_plugin.records.grant import Grant
 from slurm_plugin.slurm import Queueing, Request, changes
 from tests.fakes import FakeSlurm, job
@@ -64,14 +65,19 @@ def test_without_the_sites_allowance_nothing_is_raised() -> None:
 
 def test_one_request_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one waits, but not for ever: each waiting request is a process."""
+    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(syslog, "syslog", lambda *line: said.append(line))
+    monkeypatch.setattr(site_settings, "read", lambda _: {**SITE, "spool_directory": str(tmp_path), "slurm_bin": ""})
+    monkeypatch.setattr(owner_requests, "connect", lambda *_, **__: door())
     monkeypatch.setattr(owner_requests, "LOCK_S", 0.0)
-    first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
-    owner_requests._wait_for(first)
-    with pytest.raises(owner_requests.RefusedError, match="take too long"):
-        owner_requests._wait_for(second)
-    os.close(first)
-    owner_requests._wait_for(second)
-    os.close(second)
+    monkeypatch.setenv(owner_requests.VARIABLE, "7 time 240")
+    with files.Locked(os.open(tmp_path, files.DIRECTORY), owner_requests.LOCK, 0.0):
+        owner_requests.main()
+    owner_requests.main()
+    assert said == [
+        (syslog.LOG_WARNING, "request '7 time 240' of a job's owner: other requests take too long"),
+        (syslog.LOG_INFO, "job 7: the time limit is raised from 120 to 240 minutes for its owner"),
+    ]
 
 
 def test_an_urgent_job() -> None:

@@ -265,7 +265,7 @@ def test_a_file_system_that_hangs_at_the_first_look(
 ) -> None:
     """The search is left behind at the deadline; nothing is removed, and Slurm is not asked."""
     monkeypatch.setattr(cleanup, "LOOK_S", 0.2)
-    monkeypatch.setattr(removal, "any_of", lambda *_: hang())
+    monkeypatch.setattr(removal, "entries", lambda *_: hang())
     door = FakeSlurm()
     assert not clean(shared, door)
     assert (door.questions, log) == ([], [f"not cleaned: {shared}: not done after 0.2 s"])
@@ -277,7 +277,7 @@ def test_one_that_hangs_is_the_only_one(shared: Path, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setattr(cleanup, "LOOK_S", 0.2)
         patch.setattr(child, "REAP_S", 0.0)
-        patch.setattr(removal, "any_of", lambda *_: hang())
+        patch.setattr(removal, "entries", lambda *_: hang())
         patch.setattr(child.Child, "kill", lambda one: left.append(one.pid))  # it takes no effect there
         assert not clean(shared, FakeSlurm())
         assert not clean(shared, FakeSlurm())

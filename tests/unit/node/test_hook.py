@@ -4,6 +4,7 @@ from typing import NoReturn
 
 import pytest
 
+from prechecks import files
 from slurm_plugin.node import hook, prolog
 from slurm_plugin.records import site_settings, syslog
 
@@ -13,14 +14,14 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     """Return the lines of the system log."""
     lines: list[tuple[int, str]] = []
     monkeypatch.setattr(syslog, "syslog", lambda priority, line: lines.append((priority, line)))
-    monkeypatch.setattr(site_settings, "exposed", lambda *_: "")  # as where these are deployed
+    monkeypatch.setattr(files, "exposed", lambda *_: "")  # as where these are deployed
     return lines
 
 
 def test_files_that_others_can_change(monkeypatch: pytest.MonkeyPatch, said: list[tuple[int, str]]) -> None:
     """The hook does not run; the line has the path and the remedy."""
     monkeypatch.setattr(prolog, "main", lambda: hook.NODE_IS_BAD)
-    monkeypatch.setattr(site_settings, "exposed", lambda *_: "/etc/slurm")
+    monkeypatch.setattr(files, "exposed", lambda *_: "/etc/slurm")
     with pytest.raises(PermissionError):
         hook.main(["prolog"])
     line = "others than root can change /etc/slurm; run: chown root:root /etc/slurm && chmod go-w /etc/slurm"

@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from prechecks import files
 from slurm_plugin.node import removal
 from slurm_plugin.records import node_directory
 from tests.unit.node.owned import ALICE, BOB, directory, file, give, left, remove
@@ -146,9 +147,8 @@ def test_another_file_system(shared: Path) -> None:
         subprocess.run(["umount", at], check=True)
 
 
-def test_any_of(shared: Path) -> None:
+def test_entries(shared: Path) -> None:
     """Entries of the directory itself count, not those below."""
     file(directory(shared / "bobs", BOB) / "f")
-    fd = node_directory.open_shared(str(shared))
-    assert (removal.any_of(ALICE, fd), removal.any_of(BOB, fd)) == (False, True)
-    os.close(fd)
+    with files.Opened(node_directory.open_shared(str(shared))) as fd:
+        assert [(name, found.st_uid) for name, found in removal.entries(fd)] == [("bobs", BOB)]

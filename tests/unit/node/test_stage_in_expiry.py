@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.node import cleanup, removal, stage_in_expiry
+from prechecks import files
+from slurm_plugin.node import cleanup, stage_in_expiry
 from slurm_plugin.records import node_directory
 from tests.fake_slurm import FakeClock
 from tests.unit.node.copies import ANN, BEN, DAY_S, be_patient, directory, file, give, made, site_in, there
@@ -26,7 +27,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def find_old(site: dict[str, Any]) -> list[tuple[int, str]]:
     """The users and names of copies that are old now, of any user."""
-    with removal.shared(site["stage_in"]["directory"]) as shared:
+    with files.Opened(node_directory.open_shared(site["stage_in"]["directory"])) as shared:
         return stage_in_expiry.find_old(shared, time.time(), ())
 
 

@@ -34,7 +34,7 @@ def script(tmp_path: Path) -> Script:
 @pytest.fixture
 def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat scripts as root's, for test runs by other users."""
-    monkeypatch.setattr(command, "ownership_problem", lambda _: "")
+    monkeypatch.setattr(command, "exposed", lambda _: "")
 
 
 def run(
@@ -146,14 +146,14 @@ def test_nothing_is_left_running(
 
 def test_a_script_that_others_can_change(script: Script, tmp_path: Path) -> None:
     """It is not run, because this is root: the file, a directory above it, or a link's target."""
-    assert command.ownership_problem("/bin/sh") == ""
+    assert command.exposed("/bin/sh") == ""
     path = script(f"touch {tmp_path}/ran")
     if os.geteuid() == 0:
-        assert command.ownership_problem(path) == ""
+        assert command.exposed(path) == ""
         os.chown(path, 65534, 65534)
-    assert command.ownership_problem(path) == f"{path} can be changed by others than root"
+    assert command.exposed(path) == path
     (tmp_path / "link").symlink_to(path)
-    assert command.ownership_problem(str(tmp_path / "link")) == f"{path} can be changed by others than root"
+    assert command.exposed(str(tmp_path / "link")) == path
     found = run(path)
     assert found[1:4] == (
         "error",
@@ -169,11 +169,10 @@ def test_a_writable_place(script: Script, tmp_path: Path, mode: int) -> None:
     """A sticky directory is accepted, a sticky file is not."""
     path = script("exit 0")
     Path(path).chmod(mode)
-    assert command.ownership_problem(path) == f"{path} can be changed by others than root"
+    assert command.exposed(path) == path
     Path(path).chmod(0o755)
     tmp_path.chmod(mode)
-    why = command.ownership_problem(path)
-    assert why == ("" if mode == 0o1777 else f"{tmp_path} can be changed by others than root")
+    assert command.exposed(path) == ("" if mode == 0o1777 else str(tmp_path))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="remembers as root")
