@@ -127,12 +127,6 @@ class Allocation(namedtuple("Allocation", "hosts job_id step_id distribution")):
         return sum(host.tasks for host in self.hosts)
 
     @property
-    def one_task_a_host(self) -> Allocation:
-        """The same hosts with one task on each."""
-        hosts = tuple(Host(host.name, host.slots, 1, host.address, host.devices) for host in self.hosts)
-        return Allocation(hosts, self.job_id, self.step_id)
-
-    @property
     def places(self) -> tuple[tuple[int, int], ...]:
         """For each rank, the index of its host and its rank on this host (SLURM_NODEID, SLURM_LOCALID)."""
         counts = [host.tasks for host in self.hosts]
@@ -144,6 +138,12 @@ class Allocation(namedtuple("Allocation", "hosts job_id step_id distribution")):
             for node, count in enumerate(counts)
             for local in range(begin, min(begin + per_round, count))
         )
+
+    def place(self, task: int) -> tuple[int, int]:
+        """Return the entry of `places` for a task. Raise HostfileError for an unknown task."""
+        if not 0 <= task < self.tasks:
+            raise HostfileError(f"task {task} of {self.tasks}; tasks count from 0")
+        return self.places[task]
 
 
 def from_lists(

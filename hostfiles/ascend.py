@@ -23,7 +23,7 @@ def table_variables(allocation: Allocation, task: int, path: str) -> dict[str, s
     """
     if not path.startswith("/") or path.find(".json") != len(path) - len(".json"):
         raise HostfileError(f"{path[:80]!r} is no file for HCCL; its path is absolute and has .json once, at its end")
-    index, local = _place(allocation, task)
+    index, local = allocation.place(task)
     rank = sum(host.tasks for host in allocation.hosts[:index]) + local  # in the order of the table, not in Slurm's
     return {"RANK_TABLE_FILE": path, **_process(allocation, task, rank)}
 
@@ -34,7 +34,7 @@ def cluster_variables(allocation: Allocation, task: int, port: int) -> dict[str,
     Raise HostfileError for an unknown task, a host that does not have one task per device, a port outside 1024-65535,
     and if the first host or the task's host has no IP address.
     """
-    index, _ = _place(allocation, task)
+    index, _ = allocation.place(task)
     host = allocation.hosts[index]
     return {
         "MS_ROLE": "MS_WORKER",
@@ -74,7 +74,7 @@ def rank_in_table(servers: Sequence[Server], allocation: Allocation, task: int, 
     devices = sum(len(server.devices) for server in servers)
     if devices != allocation.tasks:
         raise HostfileError(f"{allocation.tasks} tasks, and {devices} devices in the rank table; one task a device")
-    index, local = _place(allocation, task)
+    index, local = allocation.place(task)
     host = allocation.hosts[index]
     wanted = {address(ip) or ip for ip in addresses}
     first = 0
@@ -109,7 +109,7 @@ def _process(allocation: Allocation, task: int, rank: int) -> dict[str, str]:
     for host in allocation.hosts:
         if host.tasks != host.slots:
             raise HostfileError(f"{host.name}: {host.tasks} tasks and {host.slots} devices; one task a device")
-    index, local = _place(allocation, task)
+    index, local = allocation.place(task)
     host = allocation.hosts[index]
     visible = ",".join(str(device.id) for device in sorted(host.devices, key=lambda device: device.id))
     return {
@@ -119,13 +119,6 @@ def _process(allocation: Allocation, task: int, rank: int) -> dict[str, str]:
         "DEVICE_ID": str(local),
         **({"ASCEND_RT_VISIBLE_DEVICES": visible} if visible else {}),
     }
-
-
-def _place(allocation: Allocation, task: int) -> tuple[int, int]:
-    """Return the index of a task's host and the task's number on this host, in Slurm's order."""
-    if not 0 <= task < allocation.tasks:
-        raise HostfileError(f"task {task} of {allocation.tasks}; tasks count from 0")
-    return allocation.places[task]
 
 
 def _cluster(allocation: Allocation, host: Host, port: int) -> dict[str, str]:

@@ -27,24 +27,18 @@ def node_variables(allocation: Allocation, node_index: int, port: int) -> dict[s
     }
 
 
-def shared_rank_variables(allocation: Allocation, port: int) -> dict[str, str]:
-    """Return the variables that all ranks share if each rank is a Slurm task. WORLD_SIZE is the number of ranks."""
+def rank_variables(allocation: Allocation, task: int, port: int) -> dict[str, str]:
+    """Return the variables of task `task` (from 0, SLURM_PROCID): WORLD_SIZE is the number of ranks, RANK is `task`.
+
+    GROUP_RANK is the node's index.
+    """
+    node_index, local = allocation.place(task)
     ranks = str(allocation.tasks)
     return {
         **_master(allocation, port),
         "WORLD_SIZE": ranks,
         "ROLE_WORLD_SIZE": ranks,
         "GROUP_WORLD_SIZE": str(len(allocation.hosts)),
-    }
-
-
-def rank_variables(allocation: Allocation, task: int, port: int) -> dict[str, str]:
-    """Return the variables of task `task` (from 0, SLURM_PROCID): RANK is `task`, GROUP_RANK the node's index."""
-    if not 0 <= task < allocation.tasks:
-        raise HostfileError(f"task {task} of {allocation.tasks}; tasks count from 0")
-    node_index, local = allocation.places[task]
-    return {
-        **shared_rank_variables(allocation, port),
         "RANK": str(task),
         "ROLE_RANK": str(task),
         "LOCAL_RANK": str(local),

@@ -10,7 +10,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # type checkers treat this name as true
 if TYPE_CHECKING:
     from prechecks.check import Check
-    from prechecks.registry import CHECKS, NODE_ITEMS, SECTIONS
+    from prechecks.registry import CHECKS, EVENT_ITEMS, NODE_ITEMS, SECTIONS
     from prechecks.report import Report, line, node_problems, reason
     from prechecks.runner import run
     from prechecks.verdict import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKS",
     "ERROR",
+    "EVENT_ITEMS",
     "FAILED",
     "JOB_PROBLEM",
     "NODE_ITEMS",

@@ -165,7 +165,7 @@ class StuckProcess(namedtuple("StuckProcess", "pid started name place", defaults
     @property
     def stuck(self) -> bool:
         """Whether the process is still stuck."""
-        fields, _ = _stat(self.pid)
+        fields, _ = stat(self.pid)
         return bool(fields) and fields[_STARTED].decode() == self.started
 
     def __str__(self) -> str:
@@ -214,7 +214,7 @@ def add_stuck(state: str, left: Mapping[str, StuckProcess]) -> None:
 
 def find_stuck(pid: int) -> StuckProcess | None:
     """Return the process with this pid; None if it has ended."""
-    fields, comm = _stat(pid)
+    fields, comm = stat(pid)
     return StuckProcess(pid, fields[_STARTED].decode(), comm) if fields else None
 
 
@@ -222,13 +222,13 @@ def _in_groups(groups: Collection[int]) -> dict[int, StuckProcess]:
     """Return for each group a process that has not ended, by a search of /proc."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - as above
-        fields, comm = _stat(int(name)) if name.isdigit() else ([], "")
+        fields, comm = stat(int(name)) if name.isdigit() else ([], "")
         if fields and int(fields[_GROUP]) in groups:
             found[int(fields[_GROUP])] = StuckProcess(int(name), fields[_STARTED].decode(), comm)
     return found
 
 
-def _stat(pid: int) -> tuple[list[bytes], str]:
+def stat(pid: int) -> tuple[list[bytes], str]:
     """Return the fields of a process after its name, and the name; both empty if it has ended or cannot be read.
 
     A zombie has ended, unless another of its threads is alive: then only its first thread has ended.

@@ -64,6 +64,9 @@ CHECKS: tuple[Check, ...] = (
 
 SECTIONS: Mapping[str, Mapping[str, Setting]] = {check.section or check.item: check.settings for check in CHECKS}
 
+# A later check does not report an event again.
+EVENT_ITEMS = frozenset(check.item for check in CHECKS if check.event)
+
 # Checks that fail only because of the node itself. An epilog runs these checks again.
 NODE_ITEMS: tuple[str, ...] = tuple(
     check.item for check in CHECKS if check.problem == NODE_PROBLEM and not check.shared and not check.transient

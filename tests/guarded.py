@@ -1,5 +1,6 @@
 """Guards and ranks as real processes of this machine, a clock that the test moves, and an srun that passes lines on."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.records.site_settings import LOST_S
-from slurm_plugin.supervisor.guard import barrier
+from slurm_plugin.supervisor.guard import barrier, server
+from slurm_plugin.supervisor.requeue import by_owner
 from tests.waiting import HANG_S, until
 
 MOST_BYTES = 1 << 16
@@ -112,12 +114,12 @@ class Clock:
         until(lambda: sign() or self.move(step_s))
 
 
-def command(job_id: int, directory: Path, **more: object) -> list[str]:
+def command(directory: Path, cluster: str = "", **more: object) -> list[str]:
     """Return the command that starts a guard of run 1 on the clock in `directory`/clock. n1 is the first node."""
-    options = {"first": "n1", "supervisor": os.getpid(), "restart": 1, "directory": directory, "lost": LOST_S, **more}
+    plan = by_owner.Plan(no_kill=False, directory=str(directory), cluster=cluster)
+    orders = server.Orders("n1", os.getpid(), 1, LOST_S, "", plan._asdict())
     code = GUARD.format(directory=str(directory), most_bytes=MOST_BYTES, ages=AGES)
-    words = [sys.executable, "-S", "-c", code, "guard"]
-    return [*words, *(f"--{name}={value}" for name, value in options.items())]
+    return [sys.executable, "-S", "-c", code, "guard", json.dumps({**orders._asdict(), **more})]
 
 
 class Machine:
@@ -145,10 +147,10 @@ class Machine:
         until(lambda: has_begun(process))
         return process
 
-    def guard(self, node: str, *, tasks: int = 2, number: int = 0, **more: object) -> "Talk":
+    def guard(self, node: str, *, tasks: int = 2, number: int = 0, **more: Any) -> "Talk":
         """Start a guard directly, without srun."""
         place = {"SLURMD_NODENAME": node, "SLURM_PROCID": str(number), "SLURM_STEP_NUM_TASKS": str(tasks)}
-        words = command(self.job_id, self.directory, **more)
+        words = command(self.directory, **more)
         environ = {**self.environ, **place, "SLURM_PLUGIN_SPARED": "1"}
         talk = Talk(words, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, process_group=0)
         self._started.append(talk)

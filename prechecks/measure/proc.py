@@ -37,22 +37,29 @@ def processes(pids: Iterable[str] | None = None) -> Iterator[tuple[str, str, str
                 yield parse(stat)
 
 
+def owners() -> dict[str, int]:
+    """Return the user id of each process, by pid."""
+    found = {}
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit():
+                try:
+                    found[entry.name] = entry.stat().st_uid
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+    return found
+
+
 def table(users_from: int) -> dict[int, Process]:
     """Return all processes of root and of users, whose uid is `users_from` or more, by pid.
 
     If no user has a process, the result is empty, and this reads only the owners.
     """
+    uids = owners()
+    if all(uid < users_from for uid in uids.values()):
+        return {}
+    wanted = {pid: uid for pid, uid in uids.items() if uid == 0 or uid >= users_from}
     with files.Opened(os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)) as proc:
-        owners = {}
-        for name in os.listdir(proc):  # noqa: PTH208 - as in prechecks.checks.gpu
-            if name.isdigit():
-                try:
-                    owners[name] = os.stat(name, dir_fd=proc).st_uid
-                except FileNotFoundError:
-                    continue
-        if all(uid < users_from for uid in owners.values()):
-            return {}
-        wanted = {pid: uid for pid, uid in owners.items() if uid == 0 or uid >= users_from}
         return {int(pid): _process(stat, uid) for pid, uid in wanted.items() if (stat := _stat(proc, pid))}
 
 

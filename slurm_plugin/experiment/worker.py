@@ -6,7 +6,6 @@ another task's, and ends it. docs/explanation/experiments.md describes all cases
 
 import os
 import re
-import select
 import signal
 import subprocess
 import time
@@ -26,6 +25,7 @@ from slurm_plugin.records import diagnoses, job_directory, job_plan, site_settin
 from slurm_plugin.records.experiments import COMPLETED, Trial
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Slurm, SlurmError, connect
+from slurm_plugin.slurm.process import ended
 
 USAGE: Final = "usage: slurm-plugin experiment work DIRECTORY -- job supervise PLAN -- COMMAND..."
 FORWARDED: Final = (
@@ -180,7 +180,7 @@ class Worker:
         """Wait for the child. Tell it to end if its trial shall stop, or is no longer this task's."""
         grace_s = max(self.plan.grace_s, self.experiment.grace_s)
         sent = 0
-        while not _ended(child, LOOK_EVERY_S):
+        while not ended(child, LOOK_EVERY_S):
             first_s = max(grace_s, API_S) if follower.api else 0.0
             hard_s = first_s + grace_s + MORE_S
             hardest = (hard_s, signal.SIGTERM), (hard_s + MORE_S, signal.SIGKILL)
@@ -192,17 +192,19 @@ class Worker:
                 _send(child, steps[sent][1])
                 sent += 1
 
+    def _own(self) -> Path:
+        return Path.cwd() / job_directory.OURS / str(self.task.job)
+
     def _attempts(self, trial: Trial) -> list[dict[str, Any]]:
         """Return the records of the trial's attempts in this job."""
-        found = job_directory.history(Path.cwd(), self.task.job, os.environ.get("SLURM_CLUSTER_NAME", "")) or []
+        found = job_directory.attempts(self._own(), os.environ.get("SLURM_CLUSTER_NAME", "")) or []
         return [each for each in found if each.get("trial") == trial.number]
 
     def _diagnosed(self, line: Mapping[str, Any] | None) -> str:
         """Return the likely cause of a failure, as the diagnosis of the attempt has it; empty without one."""
         if line is None or line.get("action") not in claim.FAILS:
             return ""
-        own = Path.cwd() / job_directory.OURS / str(self.task.job)
-        form = diagnoses.read(own, os.environ.get("SLURM_CLUSTER_NAME", "")).get(line.get("n", -1))
+        form = diagnoses.read(self._own(), os.environ.get("SLURM_CLUSTER_NAME", "")).get(line.get("n", -1))
         lines = diagnoses.sentences(form) if form and form.get("confidence") != "unknown" else []
         return lines[0].removeprefix("likely cause: ") if lines else ""
 
@@ -231,21 +233,6 @@ def _send(child: Child, number: int) -> None:
     if child.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(child.pid, number)
-
-
-def _ended(child: Child, seconds: float) -> bool:
-    """Wait up to `seconds` for a child. Return whether it has ended."""
-    try:
-        fd = os.pidfd_open(child.pid)
-    except OSError:  # a kernel before 5.3
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(seconds)
-        return child.poll() is not None
-    try:
-        select.select([fd], [], [], seconds)
-    finally:
-        os.close(fd)
-    return child.poll() is not None
 
 
 def _opened(path: Path) -> int:

@@ -4,8 +4,7 @@ With a machine file mpiexec.hydra would use ssh. I_MPI_HYDRA_BOOTSTRAP makes it 
 this variable in a job. Tested with the runtime 2021.17.2 from PyPI (`impi-rt`).
 """
 
-from hostfiles import mpi
-from slurm_plugin.launch.mode import HOSTFILE, Options, Place, Shape
+from slurm_plugin.launch.mode import Options, Place, Shape
 from slurm_plugin.launch.mpich import Mpich
 
 
@@ -15,10 +14,6 @@ class IntelMpi(Mpich):
     def options(self, shape: Shape) -> tuple[str, ...]:
         """Return the options with the machine file: no variable of Intel MPI accepts a file with slots."""
         return ("-bootstrap", "slurm", "-machinefile", shape.hostfile)
-
-    def files(self, place: Place) -> dict[str, str]:
-        """Return `host:N` lines."""
-        return {HOSTFILE: mpi.hydra(place.allocation)}
 
     def defaults(self, place: Place) -> dict[str, str]:
         """Return the bootstrap, also for a command that names its launcher."""

@@ -129,6 +129,6 @@ def _beside(place: Place) -> int:
 
 def _allocation(place: Place) -> Allocation:
     """Return the allocation with the tasks of the step. The job may have more, to get CPUs for servers."""
-    if place.launch != "task":
-        return place.allocation.one_task_a_host
-    return place.allocation._replace(hosts=tuple(host._replace(tasks=host.slots) for host in place.allocation.hosts))
+    in_task = place.launch == "task"
+    hosts = tuple(host._replace(tasks=host.slots if in_task else 1) for host in place.allocation.hosts)
+    return place.allocation._replace(hosts=hosts)

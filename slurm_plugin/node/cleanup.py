@@ -20,6 +20,7 @@ from contextlib import suppress
 from errno import EMFILE, EPERM
 
 from prechecks import files
+from prechecks.measure import proc
 from slurm_plugin.node import child_work, removal
 from slurm_plugin.records import node_directory, syslog
 
@@ -170,19 +171,7 @@ def _wait_for(handles: Sequence[int]) -> None:
 
 def users_of_processes() -> set[int]:
     """Return the user ids of all processes."""
-    return {uid for _, uid in _processes()}
-
-
-def _processes() -> Iterator[tuple[str, int]]:
-    """Yield the id and the user id of each process."""
-    with os.scandir("/proc") as entries:
-        for entry in entries:
-            if entry.name.isdigit():
-                try:
-                    uid = entry.stat().st_uid
-                except (FileNotFoundError, ProcessLookupError):
-                    continue
-                yield entry.name, uid
+    return set(proc.owners().values())
 
 
 def in_use(uid: int) -> frozenset[tuple[int, int]]:
@@ -191,7 +180,7 @@ def in_use(uid: int) -> frozenset[tuple[int, int]]:
     Raise OSError if /proc does not say, and if there are more than MOST_IN_USE.
     """
     found = set()
-    for pid in (pid for pid, owner in _processes() if owner == uid):
+    for pid in (pid for pid, owner in proc.owners().items() if owner == uid):
         for path in _used(pid):
             try:
                 each = os.stat(path)  # noqa: PTH116 - pathlib costs a hook 5 ms

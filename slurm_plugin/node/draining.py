@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from prechecks import CHECKS, boot_state, files
+from prechecks import EVENT_ITEMS, boot_state, files
 from prechecks.report import JOBS, OURS, reason_parts
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.node import repeats
@@ -134,7 +134,7 @@ def with_owed(site: Mapping[str, Any], reason: str) -> str:
 
 def _events(reason: str) -> list[str]:
     """Return the parts of a reason that are events."""
-    events = {check.item.replace(".", " ") for check in CHECKS if check.event}
+    events = {item.replace(".", " ") for item in EVENT_ITEMS}
     return [part for item, part in reason_parts(reason).items() if item in events]
 
 
@@ -227,7 +227,7 @@ def _claim_and_drain(door: Slurm, site: Mapping[str, Any], context: Context, nod
         metrics.add(site, metrics.NODE, metrics.drained(context.hook, items), {metrics.OUT: 1})
     finally:
         try:
-            comment = node_drains.without_remark(node_drains.without_claim(node.comment))
+            comment = node_drains.without(node_drains.WOULD, node_drains.without(node_drains.CLAIM, node.comment))
             if drained:
                 comment = node_drains.with_drain(comment, reason_parts(reason), now, repeats.job(reason), machine)
             door.update_node(name, Comment=comment)

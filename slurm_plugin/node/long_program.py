@@ -17,7 +17,7 @@ from prechecks import boot_state, files
 from prechecks.child import detach
 from prechecks.report import OURS
 from slurm_plugin.errors import SlurmPluginError
-from slurm_plugin.records import node_drains, syslog
+from slurm_plugin.records import node_drains, notify, syslog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ LOCK = "program.lock"  # in the state directory; the program's process group, an
 BUSY_S = 5.0  # a periodic check holds the lock for a moment, another program longer
 LATE_S = 60.0  # after the deadline, until a program that cannot start or end counts as hung
 TAIL, PIPE = 2000, 65536  # bytes of output that are kept, and that a pipe holds
-ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
 class Program(namedtuple("Program", "row key argv deadline_s")):
@@ -111,7 +110,7 @@ def _run(site: Mapping[str, Any], node: str, program: Program) -> None:
     try:
         if exposed := files.exposed(argv[0]):
             raise PermissionError(f"others than root can change {exposed}")
-        code, words = _result(argv, deadline_s, {**ENVIRONMENT, "SLURMD_NODENAME": node}, lock)
+        code, words = _result(argv, deadline_s, {**notify.ENVIRONMENT, "SLURMD_NODENAME": node}, lock)
     except OSError as error:
         code, words = 127, str(error)
     node_drains.keep(site, row, {"key": key, "code": code, "words": words})

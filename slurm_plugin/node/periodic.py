@@ -55,7 +55,6 @@ ROW = "periodic"  # the file in the state directory with the counts of earlier c
 ITEMS = tuple(check.item for check in prechecks.CHECKS)
 # One failure of these items does not drain: its cause may be a job, common to many nodes, or temporary.
 SHARED = frozenset(check.item for check in prechecks.CHECKS if check.shared or check.transient or check.patient)
-EVENTS = frozenset(check.item for check in prechecks.CHECKS if check.event)
 # slurmd kills this hook after 60 s. CHECKS_S limits all checks together, SLURM_S each request to Slurm. If Slurm does
 # not answer, `_act` ends.
 CHECKS_S, SLURM_S = 15.0, 5.0
@@ -122,7 +121,8 @@ def judged(
 ) -> tuple[Counts, tuple[Verdict, ...]]:
     """Return the counts after this check, and the verdicts that drain the node now. `before`: the recorded counts."""
     reason = facts.get("reason", "") if facts.get("done") else ""
-    counts = next_counts(_counts(before), verdicts, reason, ITEMS, () if facts.get("earlier") else EVENTS)
+    events = () if facts.get("earlier") else prechecks.EVENT_ITEMS
+    counts = next_counts(_counts(before), verdicts, reason, ITEMS, events)
     return counts, draining_verdicts(counts, verdicts, SHARED, site["periodic"]["failures"])
 
 
@@ -188,15 +188,15 @@ def _tidy(door: Slurm, site: Mapping[str, Any], node: Node, *, over: bool) -> No
     """
     comment, remarked = node.comment, node_drains.reason(site, node_drains.REMARK)
     if not node_drains.has_claim(comment, time.time()):
-        comment = node_drains.without_claim(comment)
+        comment = node_drains.without(node_drains.CLAIM, comment)
     if over:
-        comment = node_drains.without_remark(comment)
+        comment = node_drains.without(node_drains.WOULD, comment)
     comment = node_drains.with_driver(comment, driver())
     if comment != node.comment:
         door.update_node(node.name, Comment=comment)
     if remarked and over:
         node_drains.keep_reason(site, node_drains.REMARK, "")
-    elif not remarked and node_drains.remark_in(comment):
+    elif not remarked and node_drains.text_in(node_drains.WOULD, comment):
         node_drains.keep_reason(site, node_drains.REMARK, OURS)
     return node._replace(comment=comment)
 

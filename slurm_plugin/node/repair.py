@@ -22,6 +22,7 @@ import time
 from collections import namedtuple
 from collections.abc import Mapping
 
+from prechecks import EVENT_ITEMS
 from slurm_plugin.node import long_program
 from slurm_plugin.records import metrics, node_drains, node_repairs, notify, syslog
 from slurm_plugin.records.metrics import REBOOT, RESET
@@ -69,13 +70,7 @@ def attend(door: Slurm, site: Mapping[str, Any], node: Node, look: Look) -> None
 
 def _events(site: Mapping[str, Any], items: frozenset[str]) -> frozenset[str]:
     """Return the items of the reason that no later check reports: events of this boot."""
-    return frozenset() if node_drains.load(site, node_drains.DRAINED).get("earlier") else _of_events(items)
-
-
-def _of_events(items: frozenset[str]) -> frozenset[str]:
-    from prechecks import CHECKS  # noqa: PLC0415
-
-    return items & {check.item for check in CHECKS if check.event}
+    return frozenset() if node_drains.load(site, node_drains.DRAINED).get("earlier") else items & EVENT_ITEMS
 
 
 def _next_step(steps: list[str], done: list[str], node: Node, now: float) -> str:
@@ -104,7 +99,7 @@ def _is_over(site: Mapping[str, Any], last: Repair, look: Look, now: float) -> b
         if result.code != 0:
             return True
     facts = node_drains.load(site, node_drains.DRAINED)
-    if not facts.get("earlier") and not _of_events(look.failed):
+    if not facts.get("earlier") and not look.failed & EVENT_ITEMS:
         node_drains.keep(site, node_drains.DRAINED, {**facts, "earlier": True})
     return bool(look.failed) or (age_s > BOOT_S and not look.items <= look.fine)
 

@@ -153,10 +153,8 @@ def _remove_batch(shared: int, batch: Sequence[tuple[int, str]], before: float) 
     with ExitStack() as stack:
         for uid, name in batch:
             with suppress(OSError):  # a job has locked it, or the user has replaced it
-                own = _opened(shared, str(uid), uid)
-                stack.callback(os.close, own)
-                place = _opened(own, name, uid)
-                stack.callback(os.close, place)
+                own = stack.enter_context(files.Opened(_opened(shared, str(uid), uid)))
+                place = stack.enter_context(files.Opened(_opened(own, name, uid)))
                 fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _used(place) >= before:
                     continue

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from slurm_plugin.records import site_settings, token
 from slurm_plugin.slurm import ENDED, Job, Queueing
+from slurm_plugin.slurm.parse import utc
 
 PREFIX = "sp1:"
 _START = 'sp1:{"'  # quotes inside the JSON are escaped, so the last match begins the grant
@@ -85,7 +86,7 @@ class Grant:
             return None
         if not self.grown:
             return 0.0
-        last = time_of(self.grown)
+        last = utc(self.grown)
         since_s = max(0.0, (now - last).total_seconds()) if last else 0.0
         return max(0.0, GROW_EVERY_S - since_s)
 
@@ -218,14 +219,6 @@ def wait_ends(grant: Grant, queue: Queueing) -> datetime | None:
     if not needs_s or queue.deadline is None or not has_deadline(grant, queue):
         return None
     return queue.deadline - timedelta(seconds=needs_s)
-
-
-def time_of(text: str) -> datetime | None:
-    """Return the time in a text of `time_text`; None for any other text."""
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
-    except ValueError:
-        return None
 
 
 def time_text(time: datetime | None) -> str:

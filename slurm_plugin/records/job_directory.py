@@ -125,13 +125,11 @@ def last_cause(path: Path, *, before: int, cluster: str = "") -> str:
     return str(last.get("cause", "")) if last.get("n") == before - 1 else ""
 
 
-def history(workdir: Path, job_id: int, cluster: str = "") -> list[dict[str, Any]] | None:
-    """Return the attempts of a job, oldest first; None if the file cannot be read. Skip lines that are not objects."""
-    return attempts(workdir / OURS / str(job_id), cluster)
-
-
 def attempts(path: Path, cluster: str = "") -> list[dict[str, Any]] | None:
-    """Return the recorded attempts, without those of another cluster's job with the same id."""
+    """Return the recorded attempts, oldest first; None if the file cannot be read. Skip lines that are not objects.
+
+    Skip the attempts of another cluster's job with the same id.
+    """
     text = read(path / ATTEMPTS)
     if text is None:
         return None

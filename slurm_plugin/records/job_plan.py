@@ -118,7 +118,7 @@ def fields(kind: type[T], given: Mapping[str, Any]) -> T:
     for name, value in given.items():
         if name not in kind._fields:  # type: ignore[attr-defined]
             raise _refused(f"found {name!r}, which this release does not know")
-        values[name] = _tuples(value)
+        values[name] = tuples(value)
         wanted = type(defaults.get(name, ""))
         if type(values[name]) is not wanted and not (wanted is float and type(value) is int):
             raise _refused(f"{name}: found {value!r}; accepted: {wanted.__name__}")
@@ -129,10 +129,11 @@ def _refused(why: str) -> UsageError:
     return UsageError(f"the job plan in the batch script: {why}; submit the job again")
 
 
-def _tuples(value: Any) -> Any:
+def tuples(value: Any) -> Any:
+    """Return a JSON value with its lists replaced by tuples."""
     if isinstance(value, dict):
-        return {name: _tuples(each) for name, each in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+        return {name: tuples(each) for name, each in value.items()}
+    return tuple(map(tuples, value)) if isinstance(value, list) else value
 
 
 def check_of(python: str, command: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from prechecks import files
 from slurm_plugin.errors import SlurmPluginError
+from slurm_plugin.records.job_plan import tuples
 
 FILE: Final = "launch.json"
 VERSION: Final = 2
@@ -150,14 +151,9 @@ def _launch(fields: Any, path: Path) -> Saved:
     try:
         if fields["v"] != VERSION:
             raise SavedError(f"{path}: of version {fields['v']}; accepted: {VERSION}")
-        return Saved(**{name: _tuples(fields[name]) for name in Saved._fields})
+        return Saved(**{name: tuples(fields[name]) for name in Saved._fields})
     except (LookupError, TypeError) as error:
         raise SavedError(f"{path}: its content is not valid: {error!r}") from error
-
-
-def _tuples(value: Any) -> Any:
-    """Return a JSON value with its lists replaced by tuples."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def worker(nodes: tuple[str, ...], name: str) -> int | None:

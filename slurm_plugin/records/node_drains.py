@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 DRAINED, OWED, REMARK = "drained", "owed", "remark"
 CLAIM_S = 300  # far longer than a hook runs, and than the clocks of two nodes differ
-_CLAIM = re.compile(r" ?\[slurm_plugin: to be drained, ([0-9]{1,11})\]", re.ASCII)
-_REMARK = re.compile(r" ?\[slurm_plugin: would be drained: ([^\[\]]*)\]")
+CLAIM = re.compile(r" ?\[slurm_plugin: to be drained, ([0-9]{1,11})\]", re.ASCII)
+WOULD = re.compile(r" ?\[slurm_plugin: would be drained: ([^\[\]]*)\]")
 _TOLD = re.compile(r"(.*) @([0-9]{1,11})", re.ASCII)
 _PAST = re.compile(r" ?\[slurm_plugin: drains: ([^\[\]]*)\]")
 REPAIRS = re.compile(r" ?\[slurm_plugin: repairs: ([^\[\]]*)\]")
 _MACHINE = re.compile(r" ?\[slurm_plugin: machine ([^\[\]]*)\]")
 _JOB = re.compile(r" \(job ([0-9]+)\)$", re.ASCII)
-_DRIVER = re.compile(r" ?\[slurm_plugin: driver ([^\[\]]*)\]")
+DRIVER = re.compile(r" ?\[slurm_plugin: driver ([^\[\]]*)\]")
 _PLAIN = str.maketrans({"[": "(", "]": ")", "=": ":", '"': "'"})
 MOST_PAST = 10  # drains
 TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -127,35 +127,25 @@ def keep_reason(site: Mapping[str, Any], item: str, reason: str) -> None:
 
 def with_claim(comment: str, now: float) -> str:
     """Return the comment with a claim made at `now` (seconds since the epoch), in place of any other claim."""
-    return f"{without_claim(comment)} [slurm_plugin: to be drained, {now:.0f}]".lstrip()
-
-
-def without_claim(comment: str) -> str:
-    """Return the comment without a claim."""
-    return without(_CLAIM, comment)
+    return f"{without(CLAIM, comment)} [slurm_plugin: to be drained, {now:.0f}]".lstrip()
 
 
 def has_claim(comment: str, now: float) -> bool:
     """Return whether the comment has a claim that has not expired."""
-    found = _CLAIM.search(comment)
+    found = CLAIM.search(comment)
     return found is not None and abs(now - int(found[1])) < CLAIM_S
 
 
 def with_remark(comment: str, reason: str) -> str:
     """Return the comment with a new remark: at most 200 characters of this drain reason."""
     words = one_line(reason.removeprefix(OURS)).translate(_PLAIN)
-    return f"{without_remark(comment)} [slurm_plugin: would be drained: {words}]".lstrip()
+    return f"{without(WOULD, comment)} [slurm_plugin: would be drained: {words}]".lstrip()
 
 
-def without_remark(comment: str) -> str:
-    """Return the comment without a remark."""
-    return without(_REMARK, comment)
-
-
-def remark_in(comment: str) -> str:
-    """Return the reason in a comment's remark; empty without a remark."""
-    match = _REMARK.search(comment)
-    return match[1] if match else ""
+def text_in(mark: re.Pattern[str], comment: str) -> str:
+    """Return what a comment says in this mark, such as the reason in a remark; empty without the mark."""
+    found = mark.search(comment)
+    return found[1] if found else ""
 
 
 class PastDrain(namedtuple("PastDrain", "start end items job", defaults=("",))):
@@ -248,15 +238,9 @@ def utc(seconds: float) -> str:
 
 def with_driver(comment: str, version: str) -> str:
     """Return the comment with this version of the driver; without one if it is empty."""
-    rest = without(_DRIVER, comment)
+    rest = without(DRIVER, comment)
     words = one_line(version).translate(_PLAIN)[:_LONGEST_DRIVER]
     return f"{rest} [slurm_plugin: driver {words}]".lstrip() if words else rest
-
-
-def driver_in(comment: str) -> str:
-    """Return the version of the driver in a comment; empty without one."""
-    found = _DRIVER.search(comment)
-    return found[1] if found else ""
 
 
 def without(text: re.Pattern[str], comment: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from prechecks import files
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm.calls import Patience, Purpose
 from slurm_plugin.slurm.input_variables import INHERITED
@@ -43,6 +45,22 @@ class Result:
     out: str
     err: str
     session: int = field(default=0, compare=False)
+
+
+def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait up to `seconds` for the end of a process, without polling. Return whether it has ended.
+
+    A wait without limit can miss a signal: the kernel may give it to another thread, which does not wake this one.
+    """
+    try:
+        fd = os.pidfd_open(process.pid)
+    except OSError:  # a kernel before 5.3: Popen polls every 50 ms
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+    else:
+        with files.Opened(fd):
+            select.select([fd], [], [], seconds)
+    return process.poll() is not None
 
 
 def run(

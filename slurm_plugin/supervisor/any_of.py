@@ -12,7 +12,6 @@ from typing import Final
 
 from slurm_plugin.records import token
 from slurm_plugin.slurm import ENDED, HELD, WAITING, Job, Slurm, SlurmAwayError, SlurmError
-from slurm_plugin.slurm.calls import Patience
 from slurm_plugin.supervisor import queries
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
@@ -36,7 +35,7 @@ def lost_to(me: int, jobs: Mapping[int, Job]) -> int | None:
 def is_mine(door: Slurm, me: int, launcher: Launcher) -> bool:
     """Return whether this job is the one that runs, of all jobs in its comment. Return False if that is unknown."""
     try:
-        asked = token.find(_patience(launcher).ask(lambda: door.job(me), repeatable=True).comment)
+        asked = token.find(queries.patience(launcher, AWAY_S).ask(lambda: door.job(me), repeatable=True).comment)
         others = [number for number in asked.any_of if number != me] if asked else []
         return claim(door, me, others, launcher) if others else True
     except SlurmError as error:
@@ -69,7 +68,7 @@ class _Group:
 
     def __init__(self, door: Slurm, me: int, others: Sequence[int], launcher: Launcher) -> None:
         self._door, self._me, self._others, self._launcher = door, me, others, launcher
-        self._patience = _patience(launcher)
+        self._patience = queries.patience(launcher, AWAY_S)
 
     def all_held(self) -> Mapping[int, Job]:
         """Hold each other job that waits, then return all jobs. Raise SlurmError if one cannot be held."""
@@ -115,8 +114,3 @@ class _Group:
 
     def _jobs(self) -> Mapping[int, Job]:
         return self._patience.ask(lambda: self._door.jobs([self._me, *self._others]), repeatable=True)
-
-
-def _patience(launcher: Launcher) -> Patience:
-    """Return a patience of a day (AWAY_S): no other job can start while slurmctld is away."""
-    return queries.patience(launcher, AWAY_S)

@@ -21,7 +21,7 @@ from slurm_plugin.supervisor.growth.growth import Growth
 from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.guard.client import Guards
 from slurm_plugin.supervisor.guard.nodes import WIPE_S, Nodes, only, show
-from slurm_plugin.supervisor.launcher import Launcher, as_a_shell, missing
+from slurm_plugin.supervisor.launcher import TERM_S, Launcher, as_a_shell, missing
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.preparation import allocation_part, container_step
 from slurm_plugin.supervisor.preparation.prepare import Preparation
@@ -30,7 +30,6 @@ from slurm_plugin.supervisor.run import Run
 from slurm_plugin.supervisor.watch import Interruption, Watcher, allowed_grace
 
 ENDED_BY_SLURM: Final = 143  # 128 + SIGTERM
-TERM_S: Final = 2.0  # from SIGTERM to SIGKILL, if slurm_plugin ends the program or its hooks
 DUMP_S: Final = 3.0
 ASK_AGAIN_S: Final = (0.0, 3.0, 15.0)  # pause before each repeated question if no node answered
 SAVED_S: Final = 30.0  # a trial that ends with 0 so long after its grace has completed
@@ -63,7 +62,6 @@ class Attempts:
         self.answers: barrier.Answers | None = None
         self.first, self.newest = run.attempt, progress.Newest()  # checkpoint of an attempt
         self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
-        self.log_sizes: Mapping[str, int] = {}  # the sizes of the job's logs when the attempt began
         self.diagnosis: diagnoses.Form | None = None  # of the last attempt, if it failed
         self.prolog = cache(self._task_prolog)  # by the number of the attempt
         self.preparation = self._prepare(run.nodes[: wish.nodes])
@@ -162,7 +160,7 @@ class Attempts:
         """Copy the data, run the hooks and the program. If that fails and retries are set, check the nodes again."""
         launcher, plan = self.launcher, self.plan
         before = progress.newest(plan.checkpoint if plan.retries else "")
-        self.log_sizes = log_sizes()
+        sizes = log_sizes()
         launcher.may_save = plan.grace_s > 0
         launcher.kill_s = launcher.kill_s or (queries.kill_wait(self.door) if plan.grace_s else 0.0)
         watcher = self._watcher() if plan.retries or plan.grace_s or plan.hang_timeout_s else None
@@ -194,7 +192,7 @@ class Attempts:
                 nodes = {**nodes, **found.nodes}
             if code and phase != "stage_in" and cause not in ("grow", "slow"):
                 cut_off = watcher is not None and watcher.guards.isolated
-                failure = Failure(self.preparation, self.log_sizes, code, cause, limit_s(self.site), cut_off)
+                failure = Failure(self.preparation, sizes, code, cause, limit_s(self.site), cut_off)
                 look = None if plan.retries else self._look
                 self.diagnosis, nodes = diagnose(failure, nodes, checked=plan.retries > 0, look=look)
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")
@@ -212,7 +210,7 @@ class Attempts:
             self.on,
             plan.grace_s,
             plan.hang_timeout_s,
-            (plan.checkpoint,) if plan.checkpoint else (),
+            plan.checkpoint,
             time_left=lambda: queries.time_left(self.door, run.job_id),
             drained=lambda told: queries.drained(self.door, run.job_id, told),
             grows=Growth(plan, run, self.on, slurm_bin=self.site.get("slurm_bin", "")),

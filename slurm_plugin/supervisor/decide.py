@@ -106,7 +106,7 @@ def decide(attempt: Attempt, left: int, wish: Wish) -> Action:
         who = WHO[attempt.phase]
         return Action("fail", attempt.code, f"{who} asked not to be restarted (exit code {DO_NOT_RESTART})")
     if attempt.cause == "grow":
-        return Action("requeue", _code(attempt), _what(attempt), grow=True)
+        return Action("requeue", attempt.code or 1, _what(attempt), grow=True)
     bad = {name: health for name, health in attempt.nodes.items() if health.condition in BAD}
     action = _with_faults(attempt, left, wish, bad) if bad else _without_faults(attempt, left, wish)
     if attempt.saved and action.kind == "fail":
@@ -125,14 +125,14 @@ def _with_faults(attempt: Attempt, left: int, wish: Wish, bad: Mapping[str, Heal
     if attempt.phase != "precheck":
         why = f"{_what(attempt)}, and {why}"
     if left <= 0:
-        return Action("fail", _code(attempt), f"{why}; no restart is left")
+        return Action("fail", attempt.code or 1, f"{why}; no restart is left")
     if attempt.cause not in ("time", "slow") and (nodes := chosen(attempt.nodes, wish)):
-        return Action("again", _code(attempt), why, tuple(bad), nodes)
-    return Action("requeue", _code(attempt), why, tuple(bad), moved=attempt.cause == "slow")
+        return Action("again", attempt.code or 1, why, tuple(bad), nodes)
+    return Action("requeue", attempt.code or 1, why, tuple(bad), moved=attempt.cause == "slow")
 
 
 def _without_faults(attempt: Attempt, left: int, wish: Wish) -> Action:
-    what, code = _what(attempt), _code(attempt)
+    what, code = _what(attempt), attempt.code or 1
     if attempt.cause == "time" and attempt.progress is False and not attempt.earlier:
         return Action("fail", code, f"{what}, and it left no new checkpoint to go on from")
     if attempt.cause in ("itself", "memory") and not wish.unconditional:
@@ -148,11 +148,6 @@ def _without_faults(attempt: Attempt, left: int, wish: Wish) -> Action:
         return Action("requeue", code, what)
     nodes = chosen(attempt.nodes, wish)
     return Action("again" if nodes else "fail", code, what, (), nodes)
-
-
-def _code(attempt: Attempt) -> int:
-    """Return the job's exit code if it ends now; never 0."""
-    return attempt.code or 1
 
 
 def _what(attempt: Attempt) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import prechecks
 from prechecks import Verdict, fabric
+from prechecks.child import stat
 from prechecks.fabric import Thresholds, program
 from prechecks.verdict import ERROR, FAILED, SKIPPED, TIMEOUT
 from slurm_plugin.records import site_settings
@@ -183,12 +184,6 @@ def last_words(lines: Sequence[str]) -> str:
 
 
 def _session(leader: int) -> list[int]:
-    """Return the live processes of a session (fields 3 and 6 of proc(5)'s stat)."""
-    found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - as in prechecks
-        with suppress(OSError):
-            if name.isdigit():
-                words = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
-                if int(words[3]) == leader and words[0] not in (b"Z", b"X"):
-                    found.append(int(name))
-    return found
+    """Return the live processes of a session (field 6 of proc_pid_stat(5))."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - as in prechecks
+    return [pid for pid in pids if (fields := stat(pid)[0]) and int(fields[3]) == leader]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import shutil
 import signal
 import stat
@@ -18,6 +17,7 @@ from typing import IO
 
 from prechecks import files
 from slurm_plugin.errors import printable
+from slurm_plugin.slurm.process import ended
 from slurm_plugin.slurm.steps import first_failure, ran_out_of_memory, was_refused
 from slurm_plugin.supervisor.decide import NOT_FOUND
 from slurm_plugin.supervisor.log import copy
@@ -31,6 +31,7 @@ STOP_S = 5.0
 STOPPED_S = 30.0  # from SIGTERM to SIGKILL for a program that shall stop, as Slurm's KillWait
 REFUSED_S, REFUSED_EVERY_S = 30.0, 2.0  # how long and how often to retry a step that Slurm refused
 LONGEST_LINE = 4096  # keep this many bytes of an unfinished line; srun's own lines are short
+TERM_S = 2.0  # from SIGTERM to SIGKILL, if slurm_plugin ends the program or its hooks
 NOT_EXECUTABLE = 126  # a shell's exit code, like NOT_FOUND
 # bash: line 1: a.out: command not found; sh: 1: a.out: not found; env: 'a.out': No such file or directory
 _SAID_MISSING = re.compile(
@@ -254,24 +255,8 @@ class Launcher:
         return code if not code or first is None else first, bool(code and watch and watch.refused)
 
     def _ends(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the command's end, without polling. Return whether it has ended.
-
-        A wait without limit can miss a signal: the kernel may give it to another thread, which does not wake this one.
-        """
-        process = self._process
-        if process is None:
-            return True
-        try:
-            fd = os.pidfd_open(process.pid)
-        except OSError:  # a kernel before 5.3: Popen polls every 50 ms
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(seconds)
-            return process.returncode is not None
-        try:
-            select.select([fd], [], [], seconds)
-        finally:
-            os.close(fd)
-        return process.poll() is not None
+        """Wait up to `seconds` for the command's end. Return whether it has ended."""
+        return self._process is None or ended(self._process, seconds)
 
     def _note_end(self) -> None:
         """Note that the command has ended, if it is the program: other commands get no checkpoint signals."""

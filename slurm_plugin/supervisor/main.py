@@ -60,22 +60,8 @@ def _run(options: argparse.Namespace, default_settings: Callable[[], Mapping[str
     """Run one verb. Load only its part: each of 10,000 nodes runs a guard."""
     if options.verb == "guard":
         from slurm_plugin.supervisor.guard import server  # noqa: PLC0415
-        from slurm_plugin.supervisor.requeue import by_owner  # noqa: PLC0415
 
-        return server.main(
-            options.first,
-            options.supervisor,
-            options.restart,
-            lost_s=options.lost,
-            slurm_bin=options.slurm_bin,
-            plan=by_owner.Plan(
-                options.retries,
-                options.tasks,
-                no_kill=options.no_kill,
-                directory=options.directory,
-                cluster=options.cluster,
-            ),
-        )
+        return server.main(options.orders)
     if options.verb == "prestart":
         from slurm_plugin.supervisor import prestart  # noqa: PLC0415
 
@@ -131,16 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     supervise.add_argument("plan", metavar="PLAN", help="the job plan, JSON (slurm_plugin.records.job_plan)")
     supervise.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the user's own, as it is")
     guard = verbs.add_parser("guard", help="run on every node by supervise: checks as the job's user, ends lost ranks")
-    guard.add_argument("--first", required=True, help="the node of the supervisor")
-    guard.add_argument("--supervisor", type=int, required=True, help="its pid there")
-    guard.add_argument("--restart", type=int, required=True, help="the run of the job")
-    guard.add_argument("--directory", required=True, help="the job's own directory")
-    guard.add_argument("--cluster", default="", help="its name, where it is known")
-    guard.add_argument("--slurm-bin", default="", help="where the site has Slurm's commands")
-    guard.add_argument("--lost", type=float, required=True, help="seconds of silence after which a node is lost")
-    guard.add_argument("--no-kill", action="store_true", help="the job outlives its first node")
-    guard.add_argument("--retries", type=int, default=0, help="restarts that the job's spec asks for")
-    guard.add_argument("--tasks", type=int, default=0, help="of the fewest nodes of a job with a range of nodes")
+    guard.add_argument("orders", metavar="ORDERS", help="JSON (slurm_plugin.supervisor.guard.server)")
     prestart = verbs.add_parser("prestart", help="run on every node by supervise: hooks before or after the program")
     prestart.add_argument("--run-directory", required=True)
     prestart.add_argument("--directory", required=True, help="the run's directory in it, by name")

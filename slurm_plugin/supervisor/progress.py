@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import NamedTuple
@@ -49,13 +49,6 @@ def newest(path: str, deadline_s: float = DEADLINE_S) -> Newest:
     found = [json.loads(line) for line in lines]
     at = max((each for each in found if isinstance(each, float)), default=0.0)
     return Newest(at, frozenset(each for each in found if isinstance(each, str)), slow=None not in found)
-
-
-def newest_of(paths: Iterable[str]) -> Newest:
-    """Return the newest file under any of these paths, and all places whose server does not answer."""
-    found = [newest(path) for path in paths]
-    away = frozenset(place for each in found for place in each.away)
-    return Newest(max((each.at for each in found), default=0.0), away, any(each.slow for each in found))
 
 
 def has_new_checkpoint(before: Newest, after: Newest) -> bool | None:

@@ -4,6 +4,7 @@ The batch script ends with `exec ... job supervise`. So Slurm signals this proce
 `slurm_plugin.supervisor.attempt` makes one attempt, and `slurm_plugin.supervisor.decide` decides the next action.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.supervisor import any_of, attempt_record, hold, job_end, log, queries, script
 from slurm_plugin.supervisor.attempt import ENDED_BY_SLURM, Attempts, Surroundings
 from slurm_plugin.supervisor.decide import Action, Attempt, Health, Phase, Wish, decide
-from slurm_plugin.supervisor.guard import fencing
+from slurm_plugin.supervisor.guard import fencing, server
 from slurm_plugin.supervisor.guard.nodes import Nodes
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
@@ -103,12 +104,11 @@ class Supervisor:
     def _guard(self) -> list[str]:
         """Return the command that starts a guard."""
         first = os.environ.get("SLURMD_NODENAME", self.run.nodes[0])
-        words = [*site_settings.plugin_command(), "job", "guard", f"--first={first}"]
-        words += [f"--supervisor={os.getpid()}", f"--restart={self.run.restart}", f"--directory={self.files}"]
-        words += [f"--lost={self.lost_s:g}", f"--cluster={self.cluster}"]
-        words += [f"--slurm-bin={self.site.get('slurm_bin', '')}"]
-        more = [f"--retries={self.plan.retries}", f"--tasks={by_owner.tasks_of(self.plan)}"]
-        return [*words, *(["--no-kill"] if self.plan.no_kill else []), *(more if self.plan.retries else [])]
+        tasks = by_owner.tasks_of(self.plan) if self.plan.retries else 0
+        plan = by_owner.Plan(self.plan.retries, tasks, self.plan.no_kill, str(self.files), self.cluster)
+        slurm_bin = self.site.get("slurm_bin", "")
+        orders = server.Orders(first, os.getpid(), self.run.restart, self.lost_s, slurm_bin, plan._asdict())
+        return [*site_settings.plugin_command(), "job", "guard", json.dumps(orders._asdict())]
 
     def supervise(self) -> Action:
         """Make attempts until one ends this run. Return the action that ends the run."""
@@ -231,7 +231,7 @@ class Supervisor:
 
     def _history(self, *, all_trials: bool = False) -> list[dict[str, Any]]:
         """Return the attempts of the job so far, including those of earlier runs; of a trial only its own."""
-        found = job_directory.history(Path.cwd(), self.run.job_id, self.cluster) or []
+        found = job_directory.attempts(Path.cwd() / job_directory.OURS / str(self.run.job_id), self.cluster) or []
         return [line for line in found if all_trials or line.get("trial", 0) == self.plan.trial]
 
     def _take_turn(self) -> bool:

@@ -54,7 +54,7 @@ class Watcher:
     names: Collection[str]  # the nodes of the program, without spares
     grace_s: float  # 0: a drain or a near time limit does not end the program
     hang_s: float  # 0: do not detect hangs
-    places: tuple[str, ...]  # paths besides the log that the program writes: checkpoints
+    checkpoint: str  # the path besides the log that the program writes; empty: none
     time_left: Callable[[], float]  # seconds until Slurm ends the job; asks the controller
     reachable: Callable[[tuple[str, ...]], tuple[str, ...]]  # starts new guards, returns the nodes that answer
     drained: Callable[[Mapping[str, str]], Collection[str]]  # asks the controller which of these drains still stand
@@ -160,8 +160,8 @@ class Watcher:
             self._moved_at = 0.0
         self._next_look = now + self.hang_s / SILENT_CHECKS
         before, self._looked_at = self._looked_at, now
-        written, newest = progress.written(), progress.newest_of(self.places)
-        if not (written or self.places):  # its output is not a file: a hang cannot be detected
+        written, newest = progress.written(), progress.newest(self.checkpoint)
+        if not (written or self.checkpoint):  # its output is not a file: a hang cannot be detected
             return None
         seen = (written, newest.at if newest.whole else max(newest.at, self._seen[1]))
         excused = self._excused(newest, log=bool(written))
@@ -192,4 +192,4 @@ class Watcher:
     def _say_once(self, text: str) -> None:
         if text not in self._logged:
             self._logged.add(text)
-            say(f"{', '.join(self.places)} {text}")
+            say(f"{self.checkpoint} {text}")

@@ -126,7 +126,7 @@ def table(
             _devices(row.resources, named=head[-5] == "DEVICES"),
             ",".join(dict.fromkeys(each.type for each in resources.devices if each.type)),
             resources.system.removeprefix(_KERNEL),
-            node_drains.driver_in(row.node.comment),
+            node_drains.text_in(node_drains.DRIVER, row.node.comment),
             fit.why if fit else used_by(row),
         ])  # fmt: skip
         colour = _COLOURS.get(word.rstrip("*"), "")
@@ -246,7 +246,7 @@ def form(row: Row, *, periodic: bool | None, fit: Fit | None = None) -> dict[str
             for name, kind in dict.fromkeys((each.name, each.type) for each in resources.devices)
         ],
         "system": resources.system,
-        "driver": node_drains.driver_in(node.comment),
+        "driver": node_drains.text_in(node_drains.DRIVER, node.comment),
         "jobs": [
             {
                 "job": job.id,

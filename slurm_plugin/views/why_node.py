@@ -98,7 +98,7 @@ def of_node(node: Node, *, periodic: bool | None, passes: int | None = None) -> 
             lines.append("it is in service: nothing keeps jobs away from it")
         if node.reason.strip():
             lines.append(f"what still stands there as its reason is left from before: {node.reason}")
-        if would := node_drains.remark_in(node.comment):
+        if would := node_drains.text_in(node_drains.WOULD, node.comment):
             lines.append(f"a check failed, and only the site's dry run kept it in service: {would}")
         then.append(f"on {node.name}: slurm-plugin check")
     return Answer(f"node {node.name}", state, node.reason, tuple(lines), tuple(then))

@@ -57,7 +57,7 @@ def find(word: str, directory: Path, door: Slurm) -> Known:
         if (found := job_lookup.recorded(word, directory)) is None:
             raise
         job_id, own = found, directory / job_directory.OURS / str(found)
-    attempts = job_directory.history(own.parents[1], job_id, job_lookup.cluster(door)) or []
+    attempts = job_directory.attempts(own, job_lookup.cluster(door)) or []
     known = Known(job_id, own, attempts, slurms)
     if not known.files():
         raise NoLogError(

@@ -8,12 +8,12 @@ old run that cannot read `turn` cannot write the other files either.
 
 import os
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
+from prechecks.child import Child
 from slurm_plugin.records import job_directory
 
-TURN = job_directory.TURN
 LOOK_S = 1.0
 WAIT_S = 3.0
 SEEN, LOST = b"s", b"x"
@@ -21,12 +21,12 @@ SEEN, LOST = b"s", b"x"
 
 def take(directory: Path, restart: int, attempt: int, cluster: str = "") -> None:
     """Write this run and its current attempt of the job into `turn`. Raise OSError on failure."""
-    job_directory.write(directory / TURN, f"{restart} {attempt} {cluster}".rstrip() + "\n")
+    job_directory.write(directory / job_directory.TURN, f"{restart} {attempt} {cluster}".rstrip() + "\n")
 
 
 def taken(directory: str | Path, cluster: str = "") -> tuple[int, int]:
     """Return the run and the attempt in `turn`; -1 and -1 if no run of this cluster wrote the file."""
-    text = job_directory.read(Path(directory, TURN), os.geteuid())
+    text = job_directory.read(Path(directory, job_directory.TURN), os.geteuid())
     try:
         restart, attempt, *name = (text or "").split(maxsplit=2)
         return (-1, -1) if job_directory.theirs("".join(name), cluster) else (int(restart), int(attempt))
@@ -43,24 +43,18 @@ def watched(directory: str, restart: int, cluster: str = "", *, seen: bool = Fal
 
     It is a separate process because a read from a hanging file server must not delay the guard or its step.
     """
-    read, write = os.pipe()
     guard = os.getpid()
-    if os.fork():
-        os.close(write)
-        return read
-    try:
-        with suppress(OSError):
-            null = os.open(os.devnull, os.O_RDWR)
-            for standard in (0, 1, 2):
-                os.dup2(null, standard)
-            os.close(read)
-            while os.getppid() == guard:
-                now = taken(directory, cluster)[0]
-                if now == restart and not seen:
-                    seen = bool(os.write(write, SEEN))
-                if seen and now > restart:
-                    os.write(write, LOST)
-                    break
-                time.sleep(LOOK_S)
-    finally:
-        os._exit(0)
+
+    def watch(say: Callable[[bytes], None]) -> bytes:
+        known = seen
+        while os.getppid() == guard:
+            now = taken(directory, cluster)[0]
+            if now == restart and not known:
+                known = True
+                say(SEEN)
+            if known and now > restart:
+                return LOST
+            time.sleep(LOOK_S)
+        return b""
+
+    return Child(watch).pipe

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final
 
 from prechecks import files
+from prechecks.child import stat
 from slurm_plugin.supervisor import log
 
 SPARED = {"SLURM_PLUGIN_SPARED": "1"}  # marks processes that outlive an attempt: guards, shells of users
@@ -152,10 +153,8 @@ class Scan:
 
 def parent(pid: int) -> int:
     """Return the pid of a process's parent; 0 if the process has ended."""
-    fields = b""
-    with suppress(OSError):
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2]
-    return int(fields.split()[1]) if fields else 0
+    fields, _ = stat(pid)
+    return int(fields[1]) if fields else 0
 
 
 def has_other_job(job: str) -> bool:

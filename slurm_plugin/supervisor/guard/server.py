@@ -23,11 +23,12 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
+from typing import Any, NamedTuple
 
 from hostfiles import nodelist
 from prechecks import boot_state
@@ -259,17 +260,21 @@ class Guard:
             self.term_at = self.clock()
 
 
-def main(
-    first: str,
-    supervisor: int,
-    restart: int,
-    *,
-    lost_s: float,
-    slurm_bin: str = "",
-    plan: by_owner.Plan,
-) -> int:
-    """Run the guard of this node. `slurm_bin`: the directory of Slurm's commands."""
-    environ = os.environ
+class Orders(NamedTuple):
+    """What the supervisor tells the guards of a run."""
+
+    first: str  # the node of the supervisor
+    supervisor: int  # its pid there
+    restart: int
+    lost_s: float
+    slurm_bin: str  # the directory of Slurm's commands
+    plan: Mapping[str, Any]  # the fields of by_owner.Plan
+
+
+def main(given: str) -> int:
+    """Run the guard of this node. `given`: Orders as JSON."""
+    first, supervisor, restart, lost_s, slurm_bin, fields = Orders(**json.loads(given))
+    environ, plan = os.environ, by_owner.Plan(**fields)
     node = environ["SLURMD_NODENAME"]
     guard = Guard(
         node=node,

@@ -77,7 +77,7 @@ def _of_table(
     by_lines = options.devices is not None
     if task is not None and (by_lines or options.nodelist is not None or _in_a_job(environ)):
         job = _of_lines(options, environ) if by_lines else described(options, environ, 1)
-        host = _host(job, task)
+        host = job.hosts[job.place(task)[0]]
         if len(job.hosts) == len(servers) == 1:
             addresses: tuple[str, ...] = (servers[0].id,)  # the only server, whatever the name resolves to
         else:
@@ -97,16 +97,10 @@ def _of_cluster(options: argparse.Namespace, environ: Mapping[str, str], task: i
     job = described(options, environ, options.slots)
     if options.slots is None and (options.nodelist is not None or not any(environ.get(name) for name in _COUNTED)):
         job = job._replace(hosts=tuple(Host(host.name, host.tasks, host.tasks) for host in job.hosts))
-    wanted = {job.hosts[0], job.hosts[0] if task is None else _host(job, task)}
+    wanted = {job.hosts[0], job.hosts[0] if task is None else job.hosts[job.place(task)[0]]}
     known = {host: network.own_addresses(host.name)[0] for host in wanted}
     hosts = (Host(host.name, host.slots, host.tasks, known.get(host, "")) for host in job.hosts)
     return job._replace(hosts=tuple(hosts), step_id=0)
-
-
-def _host(job: Allocation, task: int) -> Host:
-    if not 0 <= task < job.tasks:
-        raise HostfileError(f"task {task} of {job.tasks}; tasks count from 0")
-    return job.hosts[job.places[task][0]]
 
 
 def _in_a_job(environ: Mapping[str, str]) -> bool:

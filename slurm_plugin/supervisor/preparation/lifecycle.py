@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from slurm_plugin.launch import hooks
 from slurm_plugin.records import diagnoses, job_directory
-from slurm_plugin.supervisor.launcher import Launcher
+from slurm_plugin.supervisor.launcher import TERM_S, Launcher
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.preparation.prepare import Preparation
 
 LIMIT_S: Final = 60.0
-TERM_S: Final = 2.0
 RESTART, FAILURE, HOLD = "restart", "failure", "hold"
 
 

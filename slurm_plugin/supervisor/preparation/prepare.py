@@ -84,7 +84,8 @@ class Preparation:
             with suppress(OSError):  # tee reports it, and the program goes on
                 os.makedirs(plan.logs, exist_ok=True)  # noqa: PTH103
         self.container = container_step.job_container(plan, environ, task_prolog, copies)
-        self.plugin_step = self._starts_plugin_step()
+        # Whether slurm_plugin's own srun starts the tasks. Any other launcher sets the ranks of its tasks.
+        self.plugin_step = self.launch(self.environ).plugin_step(self.words)
         script = self.mode.task_script(self.place) if self.plugin_step else None
         if self.container:
             names = dict.fromkeys((*self.container.env, *above, *self.mode.variables(self.place)))
@@ -114,10 +115,6 @@ class Preparation:
             grouped=bool(self.run.groups),
         )
         return place._replace(port=free_port(self.run.job_id, self.run.attempt, self.mode.ports(place), is_free))
-
-    def _starts_plugin_step(self) -> bool:
-        """Return whether slurm_plugin's own srun starts the tasks. Any other launcher sets the ranks of its tasks."""
-        return self.launch(self.environ).plugin_step(self.words)
 
     @property
     def slots(self) -> list[int]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,6 @@ from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.recording.recorder import Orders
 from slurm_plugin.supervisor.run import Run
 
-_COUNT: Final = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?", re.ASCII)  # of SLURM_JOB_CPUS_PER_NODE, `4(x2),2`
 CLOSE_S: Final = 3.0  # seconds for the last read of the log
 TOOLS: Final = ("gpu-check", "npu-check", "mlu-check", "amd-check")  # checks whose settings name a tool
 
@@ -196,11 +194,9 @@ def request(plan: JobPlan, site: Mapping[str, Any], run: Run, environ: Mapping[s
         if name in checks
     }
     suffixes = [f"_HET_GROUP_{group}" for group in range(len(run.groups))] or [""]
-    counts = [
-        int(count)
-        for suffix in suffixes
-        for count, times in _COUNT.findall(environ.get(f"SLURM_JOB_CPUS_PER_NODE{suffix}", ""))
-        for _ in range(int(times or 1))
-    ]
+    counts: list[int] = []
+    for suffix in suffixes:
+        with suppress(HostfileError):
+            counts += nodelist.expand_counts(environ.get(f"SLURM_JOB_CPUS_PER_NODE{suffix}", ""))
     cpus = dict(zip(run.nodes, counts, strict=False))
     return sampler.Request(tools, cpus, cards=plan.slots if plan.slots > 1 else 0, gpus=run.gpus)

@@ -18,6 +18,7 @@ from tests.waiting import HANG_S, until
 
 MODE = MODES["tensorflow"]
 ALLOCATION = Allocation((Host("n1", 2, 2), Host("n2", 2, 2)), 17)
+ONE_A_HOST = Allocation((Host("n1", 2, 1), Host("n2", 2, 1)), 17)
 
 
 def test_every_task_finds_what_hostfiles_says_of_it() -> None:
@@ -25,7 +26,7 @@ def test_every_task_finds_what_hostfiles_says_of_it() -> None:
     for options, grouped in [(Options(), False), (Options(ps=1), True), (Options(chief=True), False)]:
         for launch in ["node", "task"]:
             place = Place(ALLOCATION, 61000, "/w", launch, options=options, grouped=grouped)
-            step = ALLOCATION if launch == "task" else ALLOCATION.one_task_a_host
+            step = ALLOCATION if launch == "task" else ONE_A_HOST
             for task in range(step.tasks):
                 found = exports(MODE.task_script(place), task, *step.places[task])
                 expected = tensorflow.config(step, 61000, task, ps=options.ps, chief=options.chief)

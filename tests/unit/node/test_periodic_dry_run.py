@@ -72,7 +72,8 @@ def test_a_dry_run_that_is_over(dry: Machine) -> None:
     assert comment(dry) == SAID
     dry.site["dry_run"] = False
     assert dry.look(BAD) == [("drain", "n1", REASON)]
-    assert (node_drains.remark_in(comment(dry)), node_drains.reason(dry.site, node_drains.REMARK)) == ("", "")
+    assert node_drains.text_in(node_drains.WOULD, comment(dry)) == ""
+    assert node_drains.reason(dry.site, node_drains.REMARK) == ""
     assert comment(dry).startswith("rack 7 [slurm_plugin: drains: ")
 
 

@@ -89,7 +89,7 @@ def test_another_clusters_lines(tmp_path: Path) -> None:
     job_directory.record(path, {"n": 3, "cause": "d"})
 
     def causes(cluster: str) -> list[str]:
-        return [line["cause"] for line in job_directory.history(tmp_path, 7, cluster) or []]
+        return [line["cause"] for line in job_directory.attempts(tmp_path / job_directory.OURS / "7", cluster) or []]
 
     assert (causes("ours"), causes("theirs"), causes("")) == (["a", "b", "d"], ["b", "c", "d"], ["a", "b", "c", "d"])
     job_directory.record(path, {"cluster": "theirs", "n": 4, "cause": "e"})

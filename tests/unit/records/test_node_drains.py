@@ -4,23 +4,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.records.node_drains import (
+    CLAIM,
     CLAIM_S,
+    DRIVER,
     MOST_PAST,
+    WOULD,
     PastDrain,
-    driver_in,
     has_claim,
     jobs_of,
     of_another_machine,
     past_in,
-    remark_in,
+    text_in,
     with_claim,
     with_drain,
     with_driver,
     with_machine,
     with_remark,
     with_resume,
-    without_claim,
-    without_remark,
+    without,
 )
 
 NOW = 1_795_276_800.0
@@ -48,44 +49,44 @@ def test_table() -> None:
     """A remark is behind the administrator's words, and its reason can be read back."""
     for what, (comment, reason, expected) in TABLE.items():
         assert with_remark(comment, reason) == expected, what
-        assert f": {remark_in(expected)}]" in expected, what
-        assert without_remark(expected) == without_remark(comment), what
+        assert f": {text_in(WOULD, expected)}]" in expected, what
+        assert without(WOULD, expected) == without(WOULD, comment), what
 
 
 def test_words_after_a_remark_stay() -> None:
     """Only the remark is removed, also where an administrator has written after it or into it."""
-    assert without_remark(f"rack 7 {SAID} ticket 17") == "rack 7 ticket 17"
+    assert without(WOULD, f"rack 7 {SAID} ticket 17") == "rack 7 ticket 17"
     broken = f"rack 7 {SAID[:-1]} ticket [17]"
-    assert without_remark(broken) == broken
-    assert remark_in("rack 7") == remark_in(broken) == ""
+    assert without(WOULD, broken) == broken
+    assert text_in(WOULD, "rack 7") == text_in(WOULD, broken) == ""
 
 
 @given(st.text(), st.text())
 def test_a_comment_and_a_claim_are_kept(comment: str, reason: str) -> None:
     """Each is removed by itself, in any order, and leaves the administrator's words."""
-    comment = without_remark(without_claim(comment)).lstrip()
+    comment = without(WOULD, without(CLAIM, comment)).lstrip()
     once = with_remark(comment, reason)
     assert with_remark(once, reason) == once
-    assert without_remark(once) == without_claim(comment) == comment
+    assert without(WOULD, once) == without(CLAIM, comment) == comment
     both = with_claim(once, NOW)
-    assert without_claim(both) == once
-    assert without_remark(both) == with_claim(comment, NOW)
-    assert without_claim(with_remark(with_claim(comment, NOW), reason)) == once
+    assert without(CLAIM, both) == once
+    assert without(WOULD, both) == with_claim(comment, NOW)
+    assert without(CLAIM, with_remark(with_claim(comment, NOW), reason)) == once
 
 
 @given(st.text())
 def test_a_claim_keeps_the_comment(comment: str) -> None:
     """An administrator's words stay as they are; a second claim replaces the first."""
-    comment = without_claim(comment).lstrip()
+    comment = without(CLAIM, comment).lstrip()
     once = with_claim(comment, NOW)
-    assert without_claim(once) == comment
+    assert without(CLAIM, once) == comment
     assert with_claim(once, NOW) == once
 
 
 def test_words_after_a_claim_stay() -> None:
     """An administrator's later words stay, and no blank is left in the claim's place."""
-    assert without_claim(f"{with_claim('', NOW)} ticket 17") == "ticket 17"
-    assert without_claim(f"{with_claim('rack 7', NOW)} ticket 17") == "rack 7 ticket 17"
+    assert without(CLAIM, f"{with_claim('', NOW)} ticket 17") == "ticket 17"
+    assert without(CLAIM, f"{with_claim('rack 7', NOW)} ticket 17") == "rack 7 ticket 17"
 
 
 def test_a_claim_expires() -> None:
@@ -145,18 +146,18 @@ def test_another_machine() -> None:
 @given(st.text(), st.lists(st.text(), max_size=3), st.text())
 def test_texts_of_a_comment_do_not_disturb_each_other(comment: str, items: list[str], version: str) -> None:
     """A claim, a remark, the past and the driver are read back from one comment, which keeps other words."""
-    comment = with_driver(without_remark(without_claim(comment)), "").lstrip()
+    comment = with_driver(without(WOULD, without(CLAIM, comment)), "").lstrip()
     whole = with_driver(with_claim(with_drain(with_remark(comment, REASON), items, NOW), NOW), version)
-    assert (has_claim(whole, NOW), remark_in(whole)) == (True, remark_in(SAID))
+    assert (has_claim(whole, NOW), text_in(WOULD, whole)) == (True, text_in(WOULD, SAID))
     assert past_in(whole)[-1].start == "2026-11-21T16:00:00Z"
-    assert driver_in(whole) == driver_in(with_driver("", version))
+    assert text_in(DRIVER, whole) == text_in(DRIVER, with_driver("", version))
     assert with_driver(whole, "") == with_claim(with_drain(with_remark(comment, REASON), items, NOW), NOW)
 
 
 def test_driver() -> None:
     """The version replaces the one before; an empty one removes it."""
     once = with_driver("rack 7", "550.54.15")
-    assert (once, driver_in(once)) == ("rack 7 [slurm_plugin: driver 550.54.15]", "550.54.15")
+    assert (once, text_in(DRIVER, once)) == ("rack 7 [slurm_plugin: driver 550.54.15]", "550.54.15")
     assert with_driver(once, "560") == "rack 7 [slurm_plugin: driver 560]"
     assert with_driver(once, "") == "rack 7"
-    assert driver_in("rack 7") == ""
+    assert text_in(DRIVER, "rack 7") == ""

@@ -13,8 +13,8 @@ from slurm_plugin.records import job_directory, launch_record, log_files
 from slurm_plugin.slurm import SlurmAwayError
 from slurm_plugin.supervisor import attempt_record, hold, job_end
 from slurm_plugin.supervisor.decide import Action
+from slurm_plugin.supervisor.guard import server
 from slurm_plugin.supervisor.launcher import Launcher
-from slurm_plugin.supervisor.main import _parser
 from slurm_plugin.supervisor.queries import counted
 from tests.fake_slurm import FakeSlurm
 from tests.fakes import job, node
@@ -76,10 +76,10 @@ def test_guards_are_told_whose_they_are(srun: Path) -> None:
     environ = {**AGAIN, "SLURM_CLUSTER_NAME": "ours"}
     ours = supervisor(srun, FakeSlurm(RUNNING), plan("true"), environ=environ)
     ours.site = {"slurm_bin": "/opt/slurm/bin"}
-    words = ours._guard()
-    told = _parser().parse_args(words[words.index("guard") :])
-    assert (told.cluster, told.restart, told.directory) == ("ours", 2, f"{srun}/work/.slurm_plugin/{JOB}")
-    assert told.slurm_bin == "/opt/slurm/bin"
+    *_, verb, orders = ours._guard()
+    told = server.Orders(**json.loads(orders))
+    assert (verb, told.restart, told.slurm_bin) == ("guard", 2, "/opt/slurm/bin")
+    assert (told.plan["cluster"], told.plan["directory"]) == ("ours", f"{srun}/work/.slurm_plugin/{JOB}")
 
 
 def test_where_a_run_writes(srun: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

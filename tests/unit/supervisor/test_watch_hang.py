@@ -41,7 +41,7 @@ def test_a_hang(log: list[tuple[int, ...]]) -> None:
 
 def test_a_checkpoint_is_no_hang(log: list[tuple[int, ...]], tmp_path: Path) -> None:
     """A program that only saves makes progress."""
-    scene = Scene(hang_s=100.0, places=(str(tmp_path),))
+    scene = Scene(hang_s=100.0, checkpoint=str(tmp_path))
     assert looked(scene, 95) is None
     (tmp_path / "model").touch()
     assert looked(scene, 95) is None
@@ -63,7 +63,7 @@ def test_a_task_that_writes_into_its_own_log_does_not_hang(log: list[tuple[int, 
     (tmp_path / "ck").mkdir()
     (tmp_path / "logs").mkdir()
     log.append(())  # no files
-    scene = Scene(hang_s=100.0, places=(str(tmp_path / "ck"), str(tmp_path / "logs")))
+    scene = Scene(hang_s=100.0, checkpoint=str(tmp_path))
     assert looked(scene, 95) is None
     (tmp_path / "logs/rank-1.log").write_text("step 1")
     assert looked(scene, 95) is None
@@ -82,7 +82,7 @@ def test_a_server_that_is_away(
     log: list[tuple[int, ...]], checkpoint: list[Newest], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is no hang by itself. The times before and after it count together. The log has one line."""
-    scene = Scene(hang_s=100.0, places=("ck",))
+    scene = Scene(hang_s=100.0, checkpoint="ck")
     assert looked(scene, 75) is None
     assert capsys.readouterr().out == ""
     checkpoint.append(AWAY)
@@ -99,7 +99,7 @@ def test_a_server_that_is_away(
 def test_a_server_that_is_away_for_ever(log: list[tuple[int, ...]], checkpoint: list[Newest]) -> None:
     """It does not excuse a program forever. If the program writes again, it is excused again."""
     checkpoint.append(AWAY)
-    scene = Scene(hang_s=100.0, places=("ck",))
+    scene = Scene(hang_s=100.0, checkpoint="ck")
     assert looked(scene, 380) is None
     log.append((11, 0))
     assert looked(scene, 380) is None
@@ -109,7 +109,7 @@ def test_a_server_that_is_away_for_ever(log: list[tuple[int, ...]], checkpoint: 
 def test_one_bad_place_beside_the_checkpoints(log: list[tuple[int, ...]], checkpoint: list[Newest]) -> None:
     """A new file beside it is progress. That it is no longer visible is not."""
     bad = frozenset({"ck/lost"})
-    scene = Scene(hang_s=100.0, places=("ck",))
+    scene = Scene(hang_s=100.0, checkpoint="ck")
     for number in range(8):
         checkpoint.append(Newest(1001.0 + number, bad))
         assert looked(scene, 380) is None
@@ -119,7 +119,7 @@ def test_one_bad_place_beside_the_checkpoints(log: list[tuple[int, ...]], checkp
 
 def test_a_checkpoint_directory_that_answers_now_and_then(log: list[tuple[int, ...]], checkpoint: list[Newest]) -> None:
     """That is no progress: a hanging program is found, only later."""
-    scene = Scene(hang_s=100.0, places=("ck",))
+    scene = Scene(hang_s=100.0, checkpoint="ck")
     for _ in range(10):
         assert looked(scene, 10) is None
         checkpoint.append(AWAY)
@@ -133,7 +133,7 @@ def test_a_log_that_grows_while_checkpoints_cannot_be_read(
 ) -> None:
     """It is progress. A program that was unknown at first may hang later."""
     checkpoint.append(AWAY)
-    scene = Scene(hang_s=100.0, places=("ck",))
+    scene = Scene(hang_s=100.0, checkpoint="ck")
     assert looked(scene, 300) is None
     log.append((11, 0))
     checkpoint.append(Newest(1000.0))
@@ -146,7 +146,7 @@ def test_more_checkpoints_than_can_be_looked_at_in_time(
 ) -> None:
     """They are no excuse: the log counts, and files seen in time. The log says so once."""
     checkpoint.append(SLOW)
-    scene = Scene(hang_s=100.0, places=("ck",))
+    scene = Scene(hang_s=100.0, checkpoint="ck")
     assert looked(scene, 95) is None
     log.append((11, 0))
     assert looked(scene, 95) is None
@@ -163,7 +163,7 @@ def test_more_than_can_be_looked_at_and_no_log(
     """A hang cannot be detected, and the log says so. If the directory shrinks, it can be again."""
     log.append(())
     checkpoint.append(SLOW)
-    scene = Scene(hang_s=100.0, places=("ck",))
+    scene = Scene(hang_s=100.0, checkpoint="ck")
     assert looked(scene, 1000) is None
     said = "ck could not be looked through in 5 s, and its log is no file: no hang can be seen"
     assert capsys.readouterr().out == f"[slurm_plugin] {said}\n"
@@ -180,4 +180,4 @@ def test_nothing_to_look_at(log: list[tuple[int, ...]], tmp_path: Path) -> None:
     """If the output is no file, and there are no checkpoints, a hang cannot be detected. With checkpoints it can."""
     log.append(())
     assert looked(Scene(hang_s=100.0), 1000) is None
-    assert looked(Scene(hang_s=100.0, places=(str(tmp_path),)), 150) is not None
+    assert looked(Scene(hang_s=100.0, checkpoint=str(tmp_path)), 150) is not None

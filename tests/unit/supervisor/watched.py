@@ -33,7 +33,7 @@ class Scene:
         self.standing: tuple[str, ...] = ("n1", "n2", "n3")
         self.left_s = float("inf")
         self.asked: list[tuple[str, tuple[str, ...]]] = []
-        given: Mapping[str, Any] = {"grace_s": 60.0, "hang_s": 0.0, "places": (), **fields}
+        given: Mapping[str, Any] = {"grace_s": 60.0, "hang_s": 0.0, "checkpoint": "", **fields}
         self.watcher = Watcher(
             self.guards,  # type: ignore[arg-type]
             self.launcher,  # type: ignore[arg-type]

@@ -240,15 +240,15 @@ def test_whether_our_periodic_check_runs() -> None:
 def test_the_history_of_a_stranger(tmp_path: Path) -> None:
     """A broken line is left out; a link, a pipe or a directory is no attempts file."""
     path = job_directory.directory(tmp_path, 7) / job_directory.ATTEMPTS
-    assert job_directory.history(tmp_path, 7) is None
+    assert job_directory.attempts(tmp_path / job_directory.OURS / "7") is None
     path.write_text('{"n": 0}\nnonsense\n[1]\n' + "[" * 100_000 + '\n{"n": 1')
-    assert job_directory.history(tmp_path, 7) == [{"n": 0}]
+    assert job_directory.attempts(tmp_path / job_directory.OURS / "7") == [{"n": 0}]
     path.rename(tmp_path / "other")
     path.symlink_to(tmp_path / "other")
-    assert job_directory.history(tmp_path, 7) is None
+    assert job_directory.attempts(tmp_path / job_directory.OURS / "7") is None
     path.unlink()
     os.mkfifo(path)
-    assert job_directory.history(tmp_path, 7) is None
+    assert job_directory.attempts(tmp_path / job_directory.OURS / "7") is None
     path.unlink()
     path.mkdir()
-    assert job_directory.history(tmp_path, 7) is None
+    assert job_directory.attempts(tmp_path / job_directory.OURS / "7") is None

@@ -34,7 +34,7 @@ def start(guards_here: None, machine: Machine, monkeypatch: pytest.MonkeyPatch) 
     started: list[Guards] = []
 
     def start(*hosts: str, **more: Any) -> Guards:
-        words = command(machine.job_id, machine.directory)
+        words = command(machine.directory)
         more = {"lost_s": LOST_S, "clock": machine.clock, **more}
         started.append(Guards(words, hosts or THREE, machine.environ, **more))
         return started[-1]

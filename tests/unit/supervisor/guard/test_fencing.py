@@ -3,12 +3,14 @@
 import os
 import select
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from slurm_plugin.records import job_directory
 from slurm_plugin.supervisor.guard import fencing
 from tests.waiting import HANG_S, until
 
@@ -19,7 +21,7 @@ def test_take(tmp_path: Path) -> None:
     fencing.take(tmp_path, 0, 0)
     fencing.take(tmp_path, 1, 4)
     assert fencing.taken(tmp_path) == fencing.taken(str(tmp_path)) == (1, 4)
-    assert [path.name for path in tmp_path.iterdir()] == [fencing.TURN]
+    assert [path.name for path in tmp_path.iterdir()] == [job_directory.TURN]
 
 
 def test_another_clusters(tmp_path: Path) -> None:
@@ -36,13 +38,13 @@ def test_another_clusters(tmp_path: Path) -> None:
 def test_a_file_that_is_not_ours(tmp_path: Path) -> None:
     """The directory is the user's: other contents are ignored, and stop no job."""
     for text in ("", "1", "1 b c", "a b"):
-        (tmp_path / fencing.TURN).write_text(text)
+        (tmp_path / job_directory.TURN).write_text(text)
         assert fencing.taken(tmp_path) == (-1, -1), text
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     """A link, a directory and a pipe without a writer block no reader."""
-    path = tmp_path / fencing.TURN
+    path = tmp_path / job_directory.TURN
     (tmp_path / "elsewhere").write_text("5 5")
     path.symlink_to(tmp_path / "elsewhere")
     assert fencing.taken(tmp_path) == (-1, -1)
@@ -129,7 +131,7 @@ def test_a_later_number_of_another_cluster(tmp_path: Path, monkeypatch: pytest.M
 def test_what_others_put_there_is_no_word_of_ours(tmp_path: Path) -> None:
     """In a directory that a group may write to."""
     fencing.take(tmp_path, 2, 3)
-    os.chown(tmp_path / fencing.TURN, 20001, 20001)
+    os.chown(tmp_path / job_directory.TURN, 20001, 20001)
     assert fencing.taken(tmp_path) == (-1, -1)
 
 
@@ -145,14 +147,13 @@ def test_who_looks_keeps_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.Mon
 def test_who_looks_ends_with_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no turn then."""
     monkeypatch.setattr(fencing, "LOOK_S", 0.02)
-    read, write = os.pipe()
+    ours, theirs = socket.socketpair()
     guard = os.fork()
     if not guard:
-        fencing.watched(str(tmp_path), 0)  # its child has `write` too
+        socket.send_fds(theirs, [b"x"], [fencing.watched(str(tmp_path), 0)])
         os._exit(0)
-    os.close(write)
-    try:
-        os.waitpid(guard, 0)
-        assert told(read) == b""
-    finally:
-        os.close(read)
+    with ours, theirs:
+        _, (fd,), _, _ = socket.recv_fds(ours, 1, 1)
+    os.waitpid(guard, 0)
+    assert told(fd) == b""
+    os.close(fd)

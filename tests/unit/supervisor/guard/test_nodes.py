@@ -42,7 +42,7 @@ def made(guards_here: None, machine: Machine, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def begin(machine: Machine, made: list[Guards]) -> Begin:
     """Return a function that makes the nodes of a run."""
-    return lambda: Nodes(THREE, command(machine.job_id, machine.directory), never, LOST_S)
+    return lambda: Nodes(THREE, command(machine.directory), never, LOST_S)
 
 
 def armed(run: Nodes, machine: Machine) -> Nodes:

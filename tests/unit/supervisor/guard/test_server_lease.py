@@ -149,7 +149,7 @@ def test_signals_that_end_nothing(machine: Machine) -> None:
 
 def test_slurms_signal_does_not_keep_a_lease(machine: Machine) -> None:
     """A supervisor that runs but is not heard may be cut off: an earlier signal does not count."""
-    rank, talk = machine.rank(), machine.guard("n2", lost=1)
+    rank, talk = machine.rank(), machine.guard("n2", lost_s=1)
     assert beaten(talk)
     talk.send_signal(signal.SIGTERM)
     machine.clock.move(LEASE_S)

@@ -60,5 +60,5 @@ def test_who_looks_for_a_later_run_is_ended(machine: Machine) -> None:
     fencing.take(machine.directory, 2, 5, "theirs")
     time.sleep(0.1)  # in which it would be seen
     assert lives(rank)
-    job_directory.write(machine.directory / fencing.TURN, "2 5\n")
+    job_directory.write(machine.directory / job_directory.TURN, "2 5\n")
     assert talk.line() == "slurm_plugin-guard n1 turn 1"
