@@ -16,7 +16,7 @@ from slurm_plugin.supervisor import queries
 from slurm_plugin.supervisor.launcher import Launcher
 from slurm_plugin.supervisor.log import say
 
-AWAY_S: Final = 86400.0
+AWAY_S: Final = 86400.0  # a day: no other job can start while slurmctld is away
 GONE_S, LOOK_S = 60.0, 1.0  # how long, and how often, the winner checks whether the others have ended
 STARTABLE: Final = WAITING - {"EXPEDITING"}  # Slurm starts an expedited job immediately, hold or not
 LOSER: Final = 143  # 128 + SIGTERM, the signal with which Slurm ends the job

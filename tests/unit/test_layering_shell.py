@@ -168,10 +168,8 @@ def test_who_calls_os_to_start_something(sources: Sources) -> None:
             if isinstance(node, ast.keyword) and node.arg == "shell":
                 found.setdefault(name, set()).add("shell=")
     assert found == {
-        "controller/epilog.py": {"fork"},
         "supervisor/guard/sampler.py": {"fork"},
         "supervisor/guard/server.py": {"fork"},
-        "supervisor/guard/fencing.py": {"fork"},
         "records/node_directory.py": {"posix_spawn"},
         "node/long_program.py": {"posix_spawn"},  # the site's own test of a node, and a reset of its GPUs
         "records/notify.py": {"posix_spawn"},  # the site's own command
