@@ -13,7 +13,7 @@ from typing import Final
 from slurm_plugin.logs import lines
 from slurm_plugin.logs.endings import Ended
 from slurm_plugin.logs.judge import Cause
-from slurm_plugin.logs.ranking import ANY_EXCEPTION
+from slurm_plugin.logs.ranking import ANY_EXCEPTION, SHELL
 from slurm_plugin.logs.scan import BLOCK, Event
 from slurm_plugin.logs.signature import Signature
 from slurm_plugin.logs.source import NEAR, LogFile
@@ -25,8 +25,6 @@ SHELL_WENT_ON: Final = 40  # lines after an error of a shell, the last LAST of t
 LAST: Final = 5
 STEPS: Final = 3  # steps after an exception: the same
 _SAYS_NOTHING: Final = frozenset({"noise", "teardown"})  # roles of signatures
-# A shell says this and goes on with the next command.
-_SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
 _RETRIED: Final = b" will be retried"  # Ray says this of a task whose worker died
 # Exceptions that programs catch and print with their traceback.
 _CAUGHT: Final = frozenset({
@@ -91,7 +89,7 @@ def _shell_went_on(after: bytes, events: Sequence[Event]) -> bool:
     """Return whether much follows an error of a shell, and nothing else looks like a failure."""
     said = after.split(b"\n")[1:]
     if len(said) <= SHELL_WENT_ON or any(
-        each.signature.id not in _SHELL and each.signature.role not in _SAYS_NOTHING for each in events
+        each.signature.id not in SHELL and each.signature.role not in _SAYS_NOTHING for each in events
     ):
         return False
     last = [lines.read(raw).text for raw in said[-LAST - 1 :]]
@@ -116,7 +114,7 @@ def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:
 
 def _is_harmless(event: Event) -> bool:
     """Return whether a program or a shell that goes on may have written this."""
-    return event.signature.id in {ANY_EXCEPTION, "python-traceback", "cuda-oom-allocator", *_CAUGHT, *_SHELL} or (
+    return event.signature.id in {ANY_EXCEPTION, "python-traceback", "cuda-oom-allocator", *_CAUGHT, *SHELL} or (
         event.signature.role == "symptom" and event.signature.failure == "symptom_only"
     )
 

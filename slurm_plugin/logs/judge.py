@@ -88,6 +88,8 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
     ranks = {rank for rank in by if rank is not None}
     where = {_node_of(each, nodes) for each in same} - {""}
     whose, verdict = signature.whose, CLASSES[signature.failure].verdict
+    if signature.failure == "node_down" and not signature.sure:  # a launcher may have lost its daemon alone
+        verdict = "check"
     known = set(nodes.values())
     on_it = {rank for rank, name in nodes.items() if {name} == where}
     if signature.failure in _OF_ONE_NODE and len(known) > 1 and on_it and on_it <= ranks:

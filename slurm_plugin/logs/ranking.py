@@ -22,6 +22,8 @@ ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line 
 _HEADS: Final = frozenset({
     "cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which", "ompi-segfault",
 })  # fmt: skip
+# A shell says this and goes on with the next command.
+SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
 RENDEZVOUS: Final = "torch-rendezvous-timeout"  # a launcher waited in vain for those of other nodes
 _ENDS_RANKS: Final = "torch-closing"  # what PyTorch's launcher writes when it ends its ranks
 NEXT: Final = 2000  # bytes; a stack of errors has about ten lines
@@ -118,13 +120,15 @@ def _speaker(event: Event) -> int | str:
 
 
 def _weight(event: Event, ended: Mapping[int, Ended], since: Mapping[int | str, float]) -> tuple[int, float, str, int]:
-    """Order roots: exact ones, then those of a class of their own, then general ones, then what ends all jobs.
+    """Order roots: exact ones, those of a class of their own, general ones, what a shell survives, what ends all jobs.
 
     Of equal ones, that of the rank that failed or ended first comes first.
     """
     failure, sure = event.signature.failure, event.signature.sure
     order = 0 if sure else 2 if failure in _GENERAL else 1
+    if event.signature.id in SHELL:
+        order = 3
     if failure in ENDINGS:
-        order = 3 if sure else 4
+        order = 4 if sure else 5
     end = ended.get(event.rank) if event.rank is not None else None
     return order, since.get(_speaker(event), math.inf), end.time if end and end.time else "~", event.offset

@@ -72,6 +72,13 @@ def test_what_one_node_says() -> None:
     assert (everywhere.whose, everywhere.nodes) == ("user", ())
 
 
+def test_a_node_that_a_launcher_lost() -> None:
+    """Its daemon may have been killed there: only who knows of the node's death keeps the job off it."""
+    for sure, verdict in ((False, "check"), (True, "exclude")):
+        lost = made("lost", "lost a daemon", "lost a daemon", **{"class": "node_down", "sure": sure})
+        assert judge.cause([event(lost, node="n2")]).verdict == verdict
+
+
 @pytest.mark.parametrize("code", [-15, -9])
 def test_a_node_whose_ranks_were_ended_first(code: int) -> None:
     """They may have been about to say the same: the other node is only to be checked."""

@@ -17,6 +17,7 @@ SERVICE = made("http", "URLError", "URLError: <[Errno 101] Network is unreachabl
 OTHER = made("http2", "HTTPError", "HTTPError: 403", **{"class": "external_service"})
 
 
+SHELL = made("module-unknown", "unknown module", "unknown module", **{"class": "import_env", "sure": True})
 LOST = made("torch-rendezvous-timeout", "Rendezvous", "RendezvousConnectionError", **{"class": "rendezvous"})
 ENDS = made("torch-closing", "closing signal", "closing signal SIGTERM", **{"class": "", "role": "teardown"})
 
@@ -32,6 +33,12 @@ def test_the_line_that_names_the_node() -> None:
     assert judge.cause(named).nodes == judge.cause([*named, event(HEAD, 160)]).nodes == ("n2",)
     assert judge.cause([event(HEAD, 0, "n2"), event(CRASH, ranking.NEXT + 1)]).nodes == ()
     assert judge.cause([event(FULL, 0), event(SIGNAL, 90, "n2")]).nodes == ("n2",)
+
+
+def test_an_error_of_a_shell_before_the_one_that_ended_the_program() -> None:
+    """The script went on after it. Alone it is the cause."""
+    assert judge.cause([event(SHELL, 0), event(CRASH, 500)]).failure == "segfault"
+    assert judge.cause([event(SHELL, 0), event(CLOSED, 500)]).failure == "import_env"
 
 
 def test_a_launcher_that_lost_the_store_after_its_ranks() -> None:
