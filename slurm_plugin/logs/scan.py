@@ -5,6 +5,7 @@ without both, its words are looked up one by one, and the answers are remembered
 Standard library only. With the extra `fast`, Hyperscan finds the lines at the speed of memory.
 """
 
+import math
 import re
 import time
 from collections import Counter, defaultdict
@@ -31,7 +32,6 @@ _FORMS: Final = bytes(
     for byte in range(128)
 ).ljust(256)
 _ESCAPES = re.compile(lines.ESCAPE.encode())
-_WORD = re.compile("[a-z0_]+")
 _FRAME = re.compile(rb'  File "[^"]+", line \d+, in [^"]+$')  # in a traceback
 # A line of the program may follow it, with the text of an exception that was not raised. It counts only for signatures
 # that know such lines.
@@ -276,16 +276,18 @@ def _index(signatures: tuple[Signature, ...]) -> tuple[dict[str, Pairs], dict[st
 
     by_word: dict[str, list[tuple[str, Sequence[int]]]] = defaultdict(list)
     by_piece: dict[str, list[tuple[str, Sequence[int]]]] = defaultdict(list)
+    rare = {  # what a word is worth: that it is long enough, then that it is no common word, then its length
+        word: 1e6 * (len(word) >= GRAM) + 1e4 * (word not in COMMON and not word.isdigit()) + len(word) - count
+        for word, count in uses.items()
+    }
     for literal, several in numbers.items():
-
-        def rare(found: re.Match[str], end: int = len(literal)) -> tuple[bool, bool, int]:
-            word, whole = found[0], found.start() > 0 and found.end() < end
-            return len(word) >= GRAM, word not in COMMON and not word.isdigit(), len(word) - uses[word] + 4 * whole
-
-        word = max(_WORD.finditer(literal), key=rare)
-        piece = literal[max(0, word.start() - 1) : word.end() + 1]  # with the spaces around it
-        whole = piece == f" {word[0]} "
-        (by_word if whole else by_piece)[word[0] if whole else piece].append((literal, several))
+        words = literal.split(" ")  # the first and the last one may be parts of words, or empty
+        last = len(words) - 1
+        worth = [rare[word] + 4 * (0 < at < last) if word else -math.inf for at, word in enumerate(words)]
+        at = worth.index(max(worth))
+        whole = 0 < at < last
+        piece = f"{' ' * (at > 0)}{words[at]}{' ' * (at < last)}"  # with the spaces around it
+        (by_word if whole else by_piece)[words[at] if whole else piece].append((literal, several))
     shared = Counter(gram for piece in by_piece for gram in _grams(piece))
     by_gram: dict[str, list[tuple[str, Pairs]]] = defaultdict(list)
     for piece, pairs in by_piece.items():
