@@ -11,12 +11,12 @@ from hostfiles import nodelist
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import env_file, hooks, variables
 from slurm_plugin.launch.container import IMAGE_FLAG
-from slurm_plugin.records import diagnoses, history, launch_record, site_settings, stage_in
+from slurm_plugin.records import history, launch_record, site_settings, stage_in
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Slurm
 from slurm_plugin.supervisor import fabric, progress, queries
 from slurm_plugin.supervisor.decide import BAD, NOT_FOUND, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
-from slurm_plugin.supervisor.diagnose import Failure, diagnose, limit_s, log_sizes
+from slurm_plugin.supervisor.diagnose import Diagnosis, Failure, begun, limit_s, log_sizes
 from slurm_plugin.supervisor.growth.growth import Growth
 from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.guard.client import Guards
@@ -62,7 +62,7 @@ class Attempts:
         self.answers: barrier.Answers | None = None
         self.first, self.newest = run.attempt, progress.Newest()  # checkpoint of an attempt
         self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
-        self.diagnosis: diagnoses.Form | None = None  # of the last attempt, if it failed
+        self.diagnosis: Diagnosis = lambda: None  # of this attempt, if it failed
         self.prolog = cache(self._task_prolog)  # by the number of the attempt
         self.preparation = self._prepare(run.nodes[: wish.nodes])
 
@@ -86,6 +86,7 @@ class Attempts:
     def make(self, run: Run, reason: str) -> Attempt | Action:
         """Make one attempt. If its end leaves nothing to decide, return the action instead of the attempt."""
         self.run, self.answers, self.newest = run, None, progress.Newest()
+        self.diagnosis = lambda: None
         try:  # read the files for each attempt: a token in a file may have been replaced
             said = env_file.over({}, self.plan.env_files, self.plan.own_env)
         except UsageError as error:
@@ -183,7 +184,7 @@ class Attempts:
             cause = "nodes"  # a guard that lost the supervisor may have ended its ranks
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
         nodes: Mapping[str, Health] = health
-        self.dirty, self.diagnosis = (), None
+        self.dirty = ()
         unfinished = bool(code or (self.saved and found))
         if unfinished and not launcher.told_to_end:
             if plan.retries and cause != "grow":  # a fault that shows up now would use a restart
@@ -194,7 +195,7 @@ class Attempts:
                 cut_off = watcher is not None and watcher.guards.isolated
                 failure = Failure(self.preparation, sizes, code, cause, limit_s(self.site), cut_off)
                 look = None if plan.retries else self._look
-                self.diagnosis, nodes = diagnose(failure, nodes, checked=plan.retries > 0, look=look)
+                self.diagnosis, nodes = begun(failure, nodes, checked=plan.retries > 0, look=look)
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")
         if (made := progress.has_new_checkpoint(before, self.newest)) is None:
             say(f"could not tell whether there is a new checkpoint: not all of {plan.checkpoint} can be read")
@@ -294,7 +295,7 @@ class Attempts:
         """Run the hooks and the program again on the same nodes, on a request of the user during a hold."""
         launcher, watcher = self.launcher, None
         launcher.forget_saves()  # signals before or in the hold
-        sizes, self.diagnosis = log_sizes(), None
+        sizes, self.diagnosis = log_sizes(), lambda: None
         if self.plan.retries or self.plan.grace_s:
             self.nodes.wipe()
             watcher = self._watcher(by_hand=True)
@@ -304,7 +305,7 @@ class Attempts:
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
         if code and phase != "stage_in" and not launcher.told_to_end:
             failure = Failure(self.preparation, sizes, code, "itself", limit_s(self.site))
-            self.diagnosis, _ = diagnose(failure, {}, checked=False, look=None)
+            self.diagnosis, _ = begun(failure, {}, checked=False, look=None)
         return phase, code
 
     def _interrupt(self, guards: Guards, found: Interruption, phase: Phase) -> int:

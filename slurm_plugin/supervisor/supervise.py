@@ -156,7 +156,6 @@ class Supervisor:
         found = self.attempts.make(self.run, reason)
         if found.code:
             log.show()
-        self._record_diagnosis()
         if isinstance(found, Action):
             if found.kind != "finish":
                 self._record(Attempt("precheck", found.code, {}), found, started, found.kind)
@@ -173,6 +172,7 @@ class Supervisor:
         if attempt.told_to_end:
             lost, action = [], self._after_a_node_went_down(action)
         self.lost = frozenset(lost)
+        self._record_diagnosis()
         held = hold.Hold(
             self.plan.hold_s,
             self.run,
@@ -199,7 +199,7 @@ class Supervisor:
         return found
 
     def _record_diagnosis(self) -> None:
-        if form := self.attempts.diagnosis:
+        if form := self.attempts.diagnosis():
             attempt_record.diagnosis(self.files, self.run.attempt, form, self.cluster)
 
     def _after_a_node_went_down(self, action: Action) -> Action:

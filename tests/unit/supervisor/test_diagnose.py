@@ -12,12 +12,12 @@ import pytest
 
 from slurm_plugin.records import diagnoses
 from slurm_plugin.supervisor.decide import Action, Attempt, Health, Wish, decide
-from slurm_plugin.supervisor.diagnose import Failure, diagnose
+from slurm_plugin.supervisor.diagnose import Failure, begun, diagnose
 from tests.fake_slurm import FakeSlurm
 from tests.guarded import AGES
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.supervised import JOB, RUNNING, attempted
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 GONE = Health("unreachable", "does not answer")
 OK, BAD, UNKNOWN = Health("ok"), Health("node_problem", "gpu-check: failed: 3 of 4 GPUs"), Health("unknown")
@@ -208,6 +208,36 @@ def failed(directory: Path, code: int, cause: Any, deadline_s: float = 60.0, *, 
         run=run, plan=SimpleNamespace(logs=""), slots=[2, 2, 2], launch_level="node", directory=directory, began=0.0
     )
     return Failure(preparation, {str(directory / "log"): 0}, code, cause, deadline_s, isolated)
+
+
+def test_a_restart_is_prepared_while_the_logs_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is if our checks explain the failure: the logs then change nothing but words."""
+    (tmp_path / "log").write_text("")
+    real, prepared, checks = Failure._read, tmp_path / "prepared", {"n1": OK, "n2": BAD}
+
+    def read(*given: Any) -> dict[str, Any]:
+        until(prepared.exists, "the restart")
+        return real(*given)
+
+    monkeypatch.setattr(Failure, "_read", read)
+    diagnosis, nodes = begun(failed(tmp_path, 1, "itself"), checks, checked=True, look=None)
+    assert (capsys.readouterr().out, nodes) == ("", checks)
+    prepared.touch()
+    assert (diagnosis() or {})["nodes"] == {"n2": "exclude"}
+    assert "likely cause: a fault of an accelerator" in capsys.readouterr().out
+
+
+def test_what_is_done_meanwhile_may_take_long(tmp_path: Path) -> None:
+    """The child had ended in time: its answer counts."""
+    (tmp_path / "log").write_text("KeyError: 'x'\n")
+    failure = failed(tmp_path, 1, "itself")
+    child = failure.begun({})
+    assert child is not None
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    child.start -= AGES
+    assert (failure.ended(child) or {})["class"] == "user_code"
 
 
 def test_a_file_that_cannot_be_read_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
