@@ -5,6 +5,7 @@ what a line accuses by name comes before what is left out; a rank that says noth
 one that they wait for. What all ranks say at once is the program's, what one node says alone is that node's.
 """
 
+import re
 import signal
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ CRASHES: Final = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -s
 _WITHOUT_RANK: Final = ENDINGS | {"node_down", "launcher_config", "rendezvous"}
 # Who speaks of these is most often a victim.
 _OF_OTHERS: Final = frozenset({"unknown", "symptom_only", "rank_hang", "rendezvous", "cancelled"})
+_NUMBER = re.compile(r"\d+")
 _LOOP: Final = ("127.", "localhost", "::1")
 _WAITED: Final = frozenset({"rank_hang", "rendezvous", "collective_desync"})
 # The verdict on a node that alone has such a fault, with all of its ranks.
@@ -233,11 +235,17 @@ def _by_silence(
         return Cause(failure, CLASSES[failure].whose, confidence, first, began, where, "check")
     if codes == {0}:
         return Cause("early_exit", "user", "likely", first, began, where)
-    if codes <= {-signal.SIGKILL, -signal.SIGTERM}:
-        return Cause("unknown", "unknown", "unknown", first, began, where, "check")
     if codes & CRASHES:
         return Cause("segfault", "user", "likely", first, began, where)
-    return Cause("unknown", "unknown", "unknown", first, began, where)
+    verdict = "check" if codes <= {-signal.SIGKILL, -signal.SIGTERM} else "clear"
+    return Cause("unknown", "unknown", "unknown", _end_of(began, symptoms, ended) or first, began, where, verdict)
+
+
+def _end_of(ranks: Collection[int], symptoms: Iterable[Event], ended: Mapping[int, Ended]) -> Event | None:
+    """Return the line in which a launcher says how one of these ranks ended."""
+    pids = {ended[rank].pid for rank in ranks if rank in ended} - {""}
+    launchers = (each for each in symptoms if each.signature.summary)
+    return next((each for each in launchers if each.peer in ranks or pids & {*_NUMBER.findall(each.text)}), None)
 
 
 def _alive(

@@ -97,6 +97,15 @@ def test_the_rank_that_says_nothing(code: int, failure: str) -> None:
     assert (found.failure, found.ranks, found.nodes) == (failure, (2,), ("n2",))
 
 
+def test_a_rank_that_was_killed() -> None:
+    """Nothing says why. The evidence is what its launcher says of its end, not what the others complain of."""
+    complaints = [event(CLOSED, 1, rank) for rank in (0, 1, 3)]
+    for said, pid in ((event(SUMMARY, 9, peer=2), ""), (event(SUMMARY, 9)._replace(text="killed (pid: 77)"), "77")):
+        found = judge.cause([*complaints, said], {**FOUR, 2: Ended(-9, "n2", pid=pid)}, WHERE)
+        assert (found.failure, found.ranks, found.event) == ("unknown", (2,), said)
+    assert judge.cause(complaints, {**FOUR, 2: Ended(-9, "n2")}, WHERE).event == complaints[0]
+
+
 def test_ranks_that_a_watchdog_aborted() -> None:
     """PyTorch aborts each rank that waited too long, and few of them can say so: the other rank hangs."""
     ended = {rank: Ended(-6, each.node) for rank, each in FOUR.items()} | {2: FOUR[2]}
