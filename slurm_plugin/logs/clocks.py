@@ -135,9 +135,8 @@ def _step(text: str, progress: Sequence[Signature]) -> str:
     """Return what all ranks print of a step: its words and whole numbers, not the loss; empty for another line."""
     for each in progress:
         if match := each.pattern.search(text):
-            return f"{_FRACTION.split(text[match.start() :], maxsplit=1)[0].lower()} {match.groupdict().get('what')}"[
-                :LONGEST
-            ]
+            begin = text[match.start() :][:LONGEST]
+            return f"{_FRACTION.split(begin, maxsplit=1)[0].lower()} {match.groupdict().get('what')}"
     return ""
 
 

@@ -25,8 +25,8 @@ _COLLECTORS = re.compile(
 HOST: Final = re.compile(r"(?!python)([a-z][\w.-]*\d|\d+(?:\.\d+){3}): (?=\S)")
 # What syslog and journalctl put before a line of the kernel: the time, and the name of the node.
 KERNEL: Final = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:.]+ )?([\w.-]+) kernel: ")
-# What NCCL puts before it: the name of the node, the process, the thread and the device.
-NCCL: Final = re.compile(r"([\w.-]+):\d+:\d+ \[-?\d+\] ")
+# What NCCL puts before it: the time if it is asked to, the name of the node, the process, the thread and the device.
+NCCL: Final = re.compile(r"(?:\[[\d :.-]+\] )?([\w.-]+):\d+:\d+ \[-?\d+\] ")
 _NAMED_RANK = re.compile(r"[Rr](?:ank|ANK)(?<!\w\w{4})[ =:](\d{1,6})\b")
 
 
