@@ -50,16 +50,18 @@ _GOOD = re.compile(
 )
 
 
-def survived(
-    event: Event,
+def uncaught(
     events: Sequence[Event],
     files: Mapping[str, LogFile],
     ends: Mapping[int, Ended],
     progress: Sequence[Signature],
     *,
     raised: bool,
-) -> bool:
-    """Return whether the program caught this exception, and went on. `raised`: its exit code says that one ended it."""
+) -> list[Event]:
+    """Return the events without exceptions that the program caught, if it went on and nothing else failed.
+
+    `raised`: the program's exit code says that an exception ended it.
+    """
     launchers = {name for name, each in files.items() if each.source.rank is None and each.path.name == "agent.log"}
     by_ranks = {each.text.strip() for each in events if launchers and each.source.rank is not None}
 
@@ -67,17 +69,27 @@ def survived(
         rank = each.text.strip() in by_ranks and not files[each.source.name].is_error_file
         return _is_harmless(each) or (rank and each.signature.failure not in _NOT_CAUGHT)
 
-    if ends or not harmless(event):
+    caught = {number for number, each in enumerate(events) if harmless(each)}
+    if ends or any(
+        number not in caught and each.signature.role not in _SAYS_NOTHING for number, each in enumerate(events)
+    ):
+        return [*events]
+
+    def survived(each: Event) -> bool:
+        if launchers and (each.source.rank is not None or each.source.name in launchers):
+            return True  # a launcher would have said that a rank failed
+        return not raised and _went_on(each, events, files[each.source.name], progress)
+
+    return [each for number, each in enumerate(events) if number not in caught or not survived(each)]
+
+
+def _went_on(event: Event, events: Sequence[Event], file: LogFile, progress: Sequence[Signature]) -> bool:
+    """Return whether what follows an error in its log shows that the program went on."""
+    if event.signature.failure == "symptom_only":
         return False
-    if not all(each.signature.role in _SAYS_NOTHING or harmless(each) for each in events):
-        return False
-    if launchers and (event.source.rank is not None or event.source.name in launchers):
-        return True  # a launcher would have said that a rank failed
-    if raised or event.signature.failure == "symptom_only":
-        return False
-    with suppress(OSError), files[event.source.name].opened() as file:
-        file.seek(event.offset)
-        after = file.read(BLOCK)  # not by line: one can be as long as the file
+    with suppress(OSError), file.opened() as opened:
+        opened.seek(event.offset)
+        after = opened.read(BLOCK)  # not by line: one can be as long as the file
         if any(each.signature.failure == "gpu_oom" for each in events):  # PyTorch may print a table after it
             texts = [lines.read(raw).text for raw in after.split(b"\n")[1:]]
             return any(each.pattern.search(text) for text in texts for each in progress)

@@ -105,8 +105,7 @@ def of_files(
     progress = [each for each in signatures if each.role == "progress"]
     events = [
         each._replace(node=_node(each.node, hosts), peer_node=_node(each.peer_node, hosts))
-        for each in scanner.events
-        if not aftermath.survived(each, scanner.events, files, ends, progress, raised=raised)
+        for each in aftermath.uncaught(scanner.events, files, ends, progress, raised=raised)
     ]
     ahead: Mapping[str, float] = {}
     if not scanner.cut:  # there is time

@@ -115,7 +115,7 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
         began = began if len(began) < len(ended) else set()
         at = places(sorted(began), nodes)
     accused = Counter(each.peer for each in same if each.peer is not None).most_common(2)
-    if everywhere and accused and [count for _, count in accused] != 2 * [accused[0][1]]:  # by most, not by one another
+    if everywhere and accused and (len(accused) == 1 or accused[0][1] > accused[1][1]):  # not only by one another
         began = {accused[0][0]}
         at = places(began, nodes)
     return Cause(

@@ -115,11 +115,10 @@ class Scanner:
         self._seen += len(block)
         found = self._some_lines(block, self._ends(block)) if self._ends else self._every_line(block)
         for start, raw, candidates in found:
-            above = block[block.rfind(b"\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
             at = offset + start + (dropped if start else 0)
             for part in filter(None, raw.split(b"\r")):  # a progress bar hides what came before it
                 line = lines.read(part)
-                code = line.text.startswith(_CODE) and _FRAME.search(above)
+                code = line.text.startswith(_CODE) and _FRAME.search(_above(block, start))
                 known = [each for each in candidates if each.example.startswith(_CODE)] if code else candidates
                 self._part(line, known, source, at)
 
@@ -196,6 +195,12 @@ class Scanner:
 def _rank(text: str | None) -> int | None:
     """Return the rank that a line names; a line can hold digits of any number."""
     return int(text) if text and len(text) < 10 and text.isdecimal() else None
+
+
+def _above(block: bytes, start: int) -> bytes:
+    """Return the line before the one that begins at `start`."""
+    end = max(0, start - 1)
+    return block[block.rfind(b"\n", 0, end) + 1 : end]
 
 
 def _form(text: bytes) -> bytes:

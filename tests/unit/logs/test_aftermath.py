@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.logs import library
+from slurm_plugin.logs import aftermath, library
 from slurm_plugin.logs.diagnosis import of_files
 from slurm_plugin.logs.known import Known
+from slurm_plugin.logs.scan import Event
 from tests.unit.logs.test_diagnosis import RAISED
 
 LAST = [each for each in library.load() if each.role == "last"]
@@ -111,6 +112,18 @@ def test_a_launcher_that_reports_no_failure(error: str, alone: str, tmp_path: Pa
         assert found == ("gpu_hw" if alone == "gpu_hw" else "none")
     (tmp_path / "rank1.error.json").write_text(json.dumps({"message": {"message": error}}))  # it was not caught
     assert of_files([*tmp_path.iterdir()], library.load()).cause.failure == alone
+
+
+def test_each_event_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of ranks that caught an exception, once for each pair of events would take minutes."""
+    judged: list[Event] = []
+    real = aftermath._is_harmless
+    monkeypatch.setattr(aftermath, "_is_harmless", lambda each: judged.append(each) or real(each))
+    (tmp_path / "agent.log").write_text("")
+    for rank in range(30):
+        (tmp_path / f"rank{rank}.err").write_text("KeyError: 'x'\n")
+    assert of_files(sorted(tmp_path.iterdir()), library.load()).cause.failure == "none"
+    assert len(judged) == 30
 
 
 def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:
