@@ -37,7 +37,7 @@ def node(name: str, *states: str, reason: str = "", **fields: Any) -> Node:
 
 
 def away(*_: object) -> NoReturn:
-    """Stand in for a method of a door whose controllers do not answer."""
+    """Replace a method of a door. Raise the error of controllers that do not answer."""
     raise SlurmAwayError("no slurmctld answers\n  try: scontrol ping")
 
 
@@ -46,7 +46,7 @@ class BecameError(Exception):
 
 
 def become(argv: Sequence[str]) -> NoReturn:
-    """Stand in for `steps.become`."""
+    """Replace `steps.become`. Raise BecameError."""
     raise BecameError(argv)
 
 

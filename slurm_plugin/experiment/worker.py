@@ -24,8 +24,7 @@ from slurm_plugin.experiment.metrics import LOG
 from slurm_plugin.records import diagnoses, job_directory, job_plan, site_settings
 from slurm_plugin.records.experiments import COMPLETED, Trial
 from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.slurm import Slurm, SlurmError, connect
-from slurm_plugin.slurm.process import ended
+from slurm_plugin.slurm import Slurm, SlurmError, connect, process
 
 USAGE: Final = "usage: slurm-plugin experiment work DIRECTORY -- job supervise PLAN -- COMMAND..."
 FORWARDED: Final = (
@@ -180,7 +179,7 @@ class Worker:
         """Wait for the child. Tell it to end if its trial shall stop, or is no longer this task's."""
         grace_s = max(self.plan.grace_s, self.experiment.grace_s)
         sent = 0
-        while not ended(child, LOOK_EVERY_S):
+        while not process.wait(child, LOOK_EVERY_S):
             first_s = max(grace_s, API_S) if follower.api else 0.0
             hard_s = first_s + grace_s + MORE_S
             hardest = (hard_s, signal.SIGTERM), (hard_s + MORE_S, signal.SIGKILL)

@@ -47,7 +47,7 @@ class Result:
     session: int = field(default=0, compare=False)
 
 
-def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """Wait up to `seconds` for the end of a process, without polling. Return whether it has ended.
 
     A wait without limit can miss a signal: the kernel may give it to another thread, which does not wake this one.

@@ -14,9 +14,9 @@ from slurm_plugin.launch.container import IMAGE_FLAG
 from slurm_plugin.records import history, launch_record, site_settings, stage_in
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Slurm
-from slurm_plugin.supervisor import fabric, progress, queries
+from slurm_plugin.supervisor import diagnose, fabric, progress, queries
 from slurm_plugin.supervisor.decide import BAD, NOT_FOUND, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
-from slurm_plugin.supervisor.diagnose import Diagnosis, Failure, begun, limit_s, log_sizes
+from slurm_plugin.supervisor.diagnose import Failure, PendingForm, limit_s, log_sizes
 from slurm_plugin.supervisor.growth.growth import Growth
 from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.guard.client import Guards
@@ -62,7 +62,7 @@ class Attempts:
         self.answers: barrier.Answers | None = None
         self.first, self.newest = run.attempt, progress.Newest()  # checkpoint of an attempt
         self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
-        self.diagnosis: Diagnosis = lambda: None  # of this attempt, if it failed
+        self.diagnosis: PendingForm = lambda: None  # of this attempt, if it failed
         self.prolog = cache(self._task_prolog)  # by the number of the attempt
         self.preparation = self._prepare(run.nodes[: wish.nodes])
 
@@ -195,7 +195,7 @@ class Attempts:
                 cut_off = watcher is not None and watcher.guards.isolated
                 failure = Failure(self.preparation, sizes, code, cause, limit_s(self.site), cut_off)
                 look = None if plan.retries else self._look
-                self.diagnosis, nodes = begun(failure, nodes, checked=plan.retries > 0, look=look)
+                self.diagnosis, nodes = diagnose.start(failure, nodes, checked=plan.retries > 0, look=look)
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")
         if (made := progress.has_new_checkpoint(before, self.newest)) is None:
             say(f"could not tell whether there is a new checkpoint: not all of {plan.checkpoint} can be read")
@@ -305,7 +305,7 @@ class Attempts:
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
         if code and phase != "stage_in" and not launcher.told_to_end:
             failure = Failure(self.preparation, sizes, code, "itself", limit_s(self.site))
-            self.diagnosis, _ = begun(failure, {}, checked=False, look=None)
+            self.diagnosis, _ = diagnose.start(failure, {}, checked=False, look=None)
         return phase, code
 
     def _interrupt(self, guards: Guards, found: Interruption, phase: Phase) -> int:

@@ -22,7 +22,7 @@ from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.preparation.prepare import Preparation
 
-Diagnosis: TypeAlias = Callable[[], Form | None]
+PendingForm: TypeAlias = Callable[[], Form | None]  # waits for the form
 DIAGNOSIS_S: Final = 2.0  # if the site's settings do not say it
 LATE_S: Final = 0.1  # after its time is over: to read what a child has said
 MOST_BYTES: Final = 16 << 20  # of each file
@@ -51,15 +51,15 @@ class Failure:
 
     def diagnosis(self, nodes: Mapping[str, Health]) -> Form | None:
         """Return what the logs say, with what is known of the nodes; None if it could not be found out in time."""
-        return self.ended(self.begun(nodes))
+        return self.result(self.start(nodes))
 
-    def begun(self, nodes: Mapping[str, Health]) -> Child | None:
-        """Return a child that reads the logs; None if it could not be started."""
+    def start(self, nodes: Mapping[str, Health]) -> Child | None:
+        """Start a child that reads the logs. Return None if that is impossible."""
         with suppress(OSError):
             return Child(lambda _say: json.dumps(self._read(nodes)).encode()) if self.deadline_s else None
         return None
 
-    def ended(self, child: Child | None) -> Form | None:
+    def result(self, child: Child | None) -> Form | None:
         """Wait for the child. Return what it says; None if it does not end in time."""
         until = time.monotonic() + LATE_S  # the controller may have let us wait longer than the child
         if not child or not child.collect(max(until, child.start + self.deadline_s)) or not child.output:
@@ -130,10 +130,10 @@ def diagnose(
     """Log the diagnosis. Return its form, with the verdicts of our checks, and the health of each node.
 
     `checked`: whether `nodes` comes from checks after the failure; else `look` checks the nodes, if the log names one.
-    `child`: it has begun to read the logs.
+    `child`: one that `Failure.start` has returned.
     The program writes its log itself. So what stands there keeps only this job off a node, and drains none.
     """
-    form = failure.ended(child) if child else failure.diagnosis(nodes)
+    form = failure.result(child) if child else failure.diagnosis(nodes)
     if form is None:
         return None, nodes
     verdicts: dict[str, str] = form["nodes"]
@@ -163,19 +163,19 @@ def diagnose(
     return form, nodes
 
 
-def begun(
+def start(
     failure: Failure,
     nodes: Mapping[str, Health],
     *,
     checked: bool,
     look: Callable[[], Mapping[str, Health]] | None,
-) -> tuple[Diagnosis, Mapping[str, Health]]:
-    """Return as `diagnose`, but with a function that waits for the form.
+) -> tuple[PendingForm, Mapping[str, Health]]:
+    """Start a diagnosis. Return what `diagnose` returns, with a function that waits for the form.
 
     If our checks found a bad node, the diagnosis changes nothing but words, and the restart is prepared meanwhile.
     """
     if checked and any(each.condition in BAD for each in nodes.values()):
-        child = failure.begun(nodes)
+        child = failure.start(nodes)
         return lambda: diagnose(failure, nodes, checked=True, look=None, child=child)[0], nodes
     form, nodes = diagnose(failure, nodes, checked=checked, look=look)
     return lambda: form, nodes

@@ -17,7 +17,7 @@ from typing import IO
 
 from prechecks import files
 from slurm_plugin.errors import printable
-from slurm_plugin.slurm.process import ended
+from slurm_plugin.slurm import process
 from slurm_plugin.slurm.steps import first_failure, ran_out_of_memory, was_refused
 from slurm_plugin.supervisor.decide import NOT_FOUND
 from slurm_plugin.supervisor.log import copy
@@ -256,7 +256,7 @@ class Launcher:
 
     def _ends(self, seconds: float) -> bool:
         """Wait up to `seconds` for the command's end. Return whether it has ended."""
-        return self._process is None or ended(self._process, seconds)
+        return self._process is None or process.wait(self._process, seconds)
 
     def _note_end(self) -> None:
         """Note that the command has ended, if it is the program: other commands get no checkpoint signals."""

@@ -69,7 +69,7 @@ def contained(
 ) -> Job:
     """Submit a job in an image of alice's, with the function `by`.
 
-    Its PATH begins with a directory of the stand-ins that it needs.
+    Its own `bin` comes first in its PATH, with a stand-in for each program that the machines lack.
     """
     directory = workdir(box, name)
     said = {"runtime": "apptainer", **(container or {})}

@@ -96,7 +96,7 @@ def job_number(word: str, door: Slurm, directory: Path | None = None, *, part: b
 def one_job(word: str, door: Slurm, directory: Path | None, error: type[SlurmPluginError], advice: str) -> int:
     """Return the number of one job, as `job_number`. Raise `error` for an array: its last task has the same number.
 
-    `advice`: what to do instead, where `{tasks}` stands for some tasks and `{job}` for the number of the array.
+    `advice`: what to do instead. Some tasks replace `{tasks}`, and the number of the array replaces `{job}`.
     """
     job_id = job_number(word, door, directory)
     if word.isdecimal() and (tasks := array_tasks(door, job_id)):

@@ -12,7 +12,7 @@ import pytest
 
 from slurm_plugin.records import diagnoses
 from slurm_plugin.supervisor.decide import Action, Attempt, Health, Wish, decide
-from slurm_plugin.supervisor.diagnose import Failure, begun, diagnose
+from slurm_plugin.supervisor.diagnose import Failure, diagnose, start
 from tests.fake_slurm import FakeSlurm
 from tests.guarded import AGES
 from tests.unit.supervisor.plans import plan
@@ -222,7 +222,7 @@ def test_a_restart_is_prepared_while_the_logs_are_read(
         return real(*given)
 
     monkeypatch.setattr(Failure, "_read", read)
-    diagnosis, nodes = begun(failed(tmp_path, 1, "itself"), checks, checked=True, look=None)
+    diagnosis, nodes = start(failed(tmp_path, 1, "itself"), checks, checked=True, look=None)
     assert (capsys.readouterr().out, nodes) == ("", checks)
     prepared.touch()
     assert (diagnosis() or {})["nodes"] == {"n2": "exclude"}
@@ -233,11 +233,11 @@ def test_what_is_done_meanwhile_may_take_long(tmp_path: Path) -> None:
     """The child had ended in time: its answer counts."""
     (tmp_path / "log").write_text("KeyError: 'x'\n")
     failure = failed(tmp_path, 1, "itself")
-    child = failure.begun({})
+    child = failure.start({})
     assert child is not None
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     child.start -= AGES
-    assert (failure.ended(child) or {})["class"] == "user_code"
+    assert (failure.result(child) or {})["class"] == "user_code"
 
 
 def test_a_file_that_cannot_be_read_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
