@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from slurm_plugin.records.grant import NEVER, Grant, has_deadline, time_text
 from slurm_plugin.slurm import Queueing
-from slurm_plugin.slurm.parse import utc
 
 LOWEST_NICE: Final = -(2**31 - 3)  # NICE_OFFSET in slurm.h: Slurm accepts no lower value
 NO_LIMIT_S: Final = 365 * 86400  # Slurm's own scheduler assumes the same for a job without a limit
@@ -82,6 +81,8 @@ def _own_nice(grant: Grant, queue: Queueing) -> int:
 
 def _own(grant: Grant, queue: Queueing) -> datetime | None:
     """Return the job's own deadline: the grant's, unless an administrator has changed it since."""
+    from slurm_plugin.slurm.parse import utc  # noqa: PLC0415 - a hook that wakes the worker does without
+
     return _real(utc(grant.own_deadline) if has_deadline(grant, queue) else queue.deadline)
 
 

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from slurm_plugin.records import site_settings, token
 from slurm_plugin.slurm import ENDED, Job, Queueing
-from slurm_plugin.slurm.parse import utc
 
 PREFIX = "sp1:"
 _START = 'sp1:{"'  # quotes inside the JSON are escaped, so the last match begins the grant
@@ -86,6 +85,8 @@ class Grant:
             return None
         if not self.grown:
             return 0.0
+        from slurm_plugin.slurm.parse import utc  # noqa: PLC0415 - hooks at a job's end seldom need it
+
         last = utc(self.grown)
         since_s = max(0.0, (now - last).total_seconds()) if last else 0.0
         return max(0.0, GROW_EVERY_S - since_s)
