@@ -23,7 +23,8 @@ _TRACE: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in 
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/bin/(?:torchrun|mpirun)")
 ENDED_BY_SIGNAL: Final = 128  # and above: exit codes of a shell for a signal
 LAST_LINES: Final = 2
-_JOB: Final = re.compile(r"\bJOB\b")  # the placeholder for the job in advice
+_PLACEHOLDER: Final = re.compile(r"\b(?:JOB|NODES?|FILE|MODULE|NAME|ADDRESS)\b")  # in advice
+_PLAIN: Final = re.compile(r"[\w./+:@=,][\w./+:@=,-]*", re.ASCII)  # to a shell, a word and nothing else
 LONGEST: Final = 400  # characters of the line of evidence
 FOR_ERRORS: Final = 0.5  # of the time that is left, for finding the first errors of one large log
 
@@ -286,7 +287,7 @@ def form(found: Diagnosis) -> dict[str, Any]:
         "evidence": event and {**_place_of(event), "text": event.text[:LONGEST], "signature": event.signature.id},
         "last": {"file": found.last[0], "lines": [each[:LONGEST] for each in found.last[1:]]} if found.last else None,
         "means": own.means if own else "",
-        "fix": [_JOB.sub(found.job or "JOB", each) for each in fix],
+        "fix": _filled(fix, found, own),
         "retry": retry,
         "beside": cause.beside,
         "kernel": dict([cause.kernel]) if cause.kernel else {},
@@ -296,6 +297,22 @@ def form(found: Diagnosis) -> dict[str, Any]:
         "unread": list(found.unread),
         "cut": found.cut,
     }
+
+
+def _filled(fix: Iterable[str], found: Diagnosis, own: Signature | None) -> list[str]:
+    """Return advice with what is known of the failure in place of JOB, NODE, FILE and so on, ready for a shell."""
+    cause = found.cause
+    read = own.pattern.search(cause.event.text) if own and cause.event else None
+    groups = {name: value or "" for name, value in read.groupdict().items()} if read else {}
+    values = dict.fromkeys(("FILE", "MODULE", "NAME"), groups.get("what", ""))
+    values |= {"JOB": found.job, "ADDRESS": groups.get("peer_node", ""), "NODES": ",".join(cause.nodes)}
+    values["NODE"] = cause.nodes[0] if len(cause.nodes) == 1 else ""
+
+    def value(placeholder: re.Match[str]) -> str:
+        known = values[placeholder[0]]
+        return known if _PLAIN.fullmatch(known) else placeholder[0]  # a program can write what it likes into its log
+
+    return [_PLACEHOLDER.sub(value, each) for each in fix]
 
 
 def advice(failure: str, own: Signature | None) -> tuple[tuple[str, ...], bool | None]:

@@ -89,9 +89,7 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
     by = [by_pid(each, ended, nodes) if each.rank is None else each.rank for each in same]
     ranks = {rank for rank in by if rank is not None}
     where = {_node_of(each, nodes) for each in same} - {""}
-    whose, verdict = signature.whose, CLASSES[signature.failure].verdict
-    if signature.failure == "node_down" and not signature.sure:  # a launcher may have lost its daemon alone
-        verdict = "check"
+    whose, verdict = signature.whose, _verdict(signature)
     known = set(nodes.values())
     on_it = {rank for rank, name in nodes.items() if {name} == where}
     if signature.failure in _OF_ONE_NODE and len(known) > 1 and on_it and on_it <= ranks:
@@ -128,6 +126,16 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
         verdict,
         tuple(reversed(others.values())),
     )
+
+
+def _verdict(signature: Signature) -> str:
+    """Return the verdict on the node that a line of this signature names."""
+    if signature.failure == "node_down" and not signature.sure:  # a launcher may have lost its daemon alone
+        return "check"
+    usual = CLASSES[signature.failure]
+    if signature.whose == "user" != usual.whose:
+        return "clear"
+    return "check" if (usual.verdict, signature.whose) == ("clear", "node") else usual.verdict
 
 
 def _of_one_rank(signature: Signature, same: Sequence[Event], ended: Mapping[int, Ended]) -> bool:
@@ -322,7 +330,7 @@ def _by_accusation(symptoms: Sequence[Event], ended: Mapping[int, Ended], nodes:
     if {ended[rank].code for rank in began} & CRASHES and failure in ("unknown", "symptom_only"):
         return Cause("segfault", "user", "likely", best, ranks, where)
     killed = failure == "unknown" and any(rank in ended and ended[rank].code == -signal.SIGKILL for rank in ranks)
-    verdict = "check" if killed else CLASSES[failure].verdict
+    verdict = "check" if killed else _verdict(best.signature)
     whose = "unknown" if failure == "rank_hang" else best.signature.whose  # the ranks that wait do not know why
     return Cause(failure, whose, "unknown", best, ranks, where, verdict)
 

@@ -21,6 +21,7 @@ ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line 
 # These name the rank or the node that the lines next to them are about.
 _HEADS: Final = frozenset({
     "cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which", "ompi-segfault",
+    "ray-memory-node",
 })  # fmt: skip
 # A shell says this and goes on with the next command.
 SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})

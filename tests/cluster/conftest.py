@@ -90,6 +90,6 @@ def plain_etc(alice: Sandbox, tmp_path: Path) -> Iterator[Etc]:
 def _etc(box: Sandbox, tmp_path: Path) -> Iterator[Etc]:
     files = Etc(box, tmp_path / "etc")
     yield files
-    heal(box)  # a slurmd that reads gres.conf while a GPU is missing does not name that GPU to later steps
+    heal(box)  # so that jobs end
     until(lambda: not cancel(box))
     files.put_back()

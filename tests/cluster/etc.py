@@ -10,6 +10,7 @@ from pathlib import Path
 
 from slurm_plugin.sandbox import Sandbox
 from slurm_plugin.sandbox.machine import inside
+from slurm_plugin.sandbox.pool import heal
 from tests.waiting import until
 
 LEVELS = {"3": "info", "4": "verbose", "5": "debug"}  # as `scontrol show slurmd` and slurm.conf's SlurmdDebug have them
@@ -75,7 +76,8 @@ class Etc:
         self._answer()
 
     def put_back(self) -> None:
-        """Restore the files with their times. Then restart or reconfigure Slurm if the test did."""
+        """Heal the nodes and restore the files with their times. Then restart or reconfigure Slurm if the test did."""
+        heal(self._box)  # a slurmd that reads gres.conf while a GPU is missing does not name that GPU to later steps
         kept = self._kept / "job_submit.lua"
         if kept.exists() and kept.read_text() != (self._at / "job_submit.lua").read_text():
             self.lua(kept.read_text())

@@ -201,12 +201,24 @@ def test_what_else_could_be(tmp_path: Path) -> None:
     assert painted == [">      2 | \x1b[1;31mOSError: [Errno 28] No space left on device\x1b[0m"]
 
 
-@pytest.mark.parametrize(("job", "named"), [("7_1", "7_1"), ("", "JOB")])
-def test_advice_names_the_job(job: str, named: str, tmp_path: Path) -> None:
-    """A command in the advice can be copied as it is, where the job is known."""
-    (tmp_path / "log").write_text("")
-    found = form(of_files([tmp_path / "log"], library.load(), known=Known(state="CANCELLED", job=job)))
-    assert found["fix"] == [f"see who cancelled it: sacct -j {named} -o State%30"]
+@pytest.mark.parametrize(
+    ("text", "known", "command"),
+    [
+        ("", Known(state="CANCELLED", job="7_1"), "sacct -j 7_1 "),
+        ("", Known(state="CANCELLED"), "sacct -j JOB "),
+        ("ModuleNotFoundError: No module named 'a.b'", Known(), "python -c 'import a.b'"),
+        ("slurmstepd: error: execve(): ./a.out: Permission denied", Known(), "chmod +x ./a.out"),
+        ("slurmstepd: error: execve(): ./a;reboot: Permission denied", Known(), "chmod +x FILE"),
+        ("slurmstepd: error: execve(): --x: Permission denied", Known(), "chmod +x FILE"),
+        ("srun: error: Node failure on n2", Known(), "scontrol show node n2"),
+        ("ssh: Could not resolve hostname n4: Name or service not known", Known(), "getent hosts n4"),
+    ],
+)
+def test_advice_is_ready_to_copy(text: str, known: Known, command: str, tmp_path: Path) -> None:
+    """It names what the log names, unless a shell would take that for more than a word."""
+    (tmp_path / "log").write_text(text)
+    found = form(of_files([tmp_path / "log"], library.load(), known=known))
+    assert command in " ".join(found["fix"])
 
 
 def test_what_the_kernel_wrote(logs: Path) -> None:

@@ -222,3 +222,20 @@ def test_a_root_on_a_node_of_several_ranks() -> None:
     ends = {0: Ended(1, "n1", "10:00:01", first=True), 3: Ended(-9, "n2", "10:00:02", first=True)}
     found = judge.cause([event(OWN, node="n2")], ends, WHERE)
     assert (found.ranks, found.nodes) == ((3,), ("n2",))
+
+
+@pytest.mark.parametrize(
+    ("failure", "whose", "verdict"),
+    [
+        ("launcher_config", "user", "clear"),
+        ("launcher_config", "node", "check"),
+        ("net_name", "network", "check"),
+        ("net_name", "user", "clear"),
+        ("gpu_hw", "node", "exclude"),
+        ("node_down", "node", "check"),
+    ],
+)
+def test_the_verdict_on_a_node_that_a_line_names(failure: str, whose: str, verdict: str) -> None:
+    """A signature that says whose its failure is, other than its class's, also changes the verdict."""
+    line = made("line", "n2 failed", "n2 failed", **{"class": failure, "whose": whose})
+    assert judge.cause([event(line, node="n2")]).verdict == verdict
