@@ -143,8 +143,11 @@ def node_problems(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
 
 
 def _part(message: str) -> str:
-    """Return the message without `; `, which separates the items of a reason, and `"`, which scontrol may strip."""
-    return one_line(message).replace("; ", ", ").replace('"', "'")
+    """Return the message without the texts that have a meaning in a reason: a process may be named ` [job 7]`.
+
+    `; ` separates the items, `[job` begins the id of a job, and scontrol may strip `"`.
+    """
+    return one_line(message).replace("; ", ", ").replace("[job", "(job").replace('"', "'")
 
 
 def reason_parts(reason: str) -> dict[str, str]:

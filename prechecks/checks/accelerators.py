@@ -5,7 +5,7 @@ The site sets the number of devices per node. The vendor's tool lists the device
 - `npu-smi info` (Ascend) prints two lines per chip. The first, `| 0     910B3  | OK  | ...`, has card, name and health.
   The second, `| 0  | 0000:C1:00.0  | ...`, has the chip's number on the card and its bus id. A table of processes
   follows. The health is OK, Warning, Alarm, Critical or UNKNOWN (Huawei's npu-smi reference, `npu-smi info`).
-- `cnmon` (Cambricon) prints two lines per card. The first line,
+- `cnmon` (Cambricon) prints two lines per card, then a table of processes. The first line of a card,
   `| 0     /   MLU370-X8    v1.1.6 |  0000:13:00.0 | 0%    0 |`, begins with the card's number and ends with its
   `Ecc-Error`, which is `N/A` if ECC is off.
 - `amd-smi metric --ecc --json` prints `{"gpu_data": [{"gpu": 0, "ecc": {"total_uncorrectable_count": 0, ...}}]}` with
@@ -22,6 +22,9 @@ from prechecks.measure import system
 from prechecks.verdict import FAILED, OK, Context, Finding
 
 HEALTHS = ("OK", "Warning", "Alarm", "Critical")
+# The tables of processes begin with these words. They are not read: a user's process may have a name with a line of a
+# table of devices in it.
+NPU_PROCESSES, MLU_PROCESSES = "Process id", "Processes:"
 
 
 def _settings(what: str, path: str) -> dict[str, Setting]:
@@ -105,7 +108,7 @@ def npu_chips(text: str) -> dict[str, str]:
     """Return the health of each chip; `0.1` is the second chip of card 0."""
     found: dict[str, str] = {}
     card, health = "", ""
-    for line in text.splitlines():
+    for line in text.partition(NPU_PROCESSES)[0].splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         words = cells[0].split() if len(cells) > 2 else []
         if card and words and words[0].isdigit():
@@ -119,7 +122,7 @@ def npu_chips(text: str) -> dict[str, str]:
 def mlu_cards(text: str) -> dict[str, int | None]:
     """Return the memory errors of each card, None if ECC is off. Raise ValueError if `Ecc-Error` is no number."""
     found: dict[str, int | None] = {}
-    for line in text.splitlines():
+    for line in text.partition(MLU_PROCESSES)[0].splitlines():
         cells = [cell.split() for cell in line.split("|")[1:-1]]
         if len(cells) == 3 and len(cells[0]) > 2 and cells[0][0].isdigit() and cells[0][2].startswith("MLU"):
             errors = cells[2][-1]

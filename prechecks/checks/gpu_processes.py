@@ -1,7 +1,8 @@
 """`gpu-processes`: processes on the GPUs of this job that do not belong to this job.
 
 In a prolog the job has no process yet, so every process on its GPUs belongs to another job or to none. Format:
-`nvidia-smi --help-query-compute-apps`. prechecks.measure.proc finds the job of a process.
+`nvidia-smi --help-query-compute-apps`. prechecks.measure.proc finds the job of a process. Users choose the names of
+their processes, also with line breaks, so the tool is not asked for the names.
 
 If a person uses the GPUs, the failure keeps this job away, but does not drain the node. The check assumes a person if
 all the processes belong to users and no ended job left one (prechecks.checks.processes), or if slurmd does not run.
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from prechecks.measure.nvml import Nvml
 
-FIELDS = ("gpu_bus_id", "pid", "process_name")  # the name is last, because it may contain commas
+FIELDS = ("gpu_bus_id", "pid")
 FIRST_USER = 1000  # if the site does not set processes.users_from
 
 
@@ -57,7 +58,7 @@ class GpuProcesses(NvidiaCheck):
         return bool(context.gpus) and super().applies(context, settings)
 
     def by_nvml(self, driver: Nvml, own: Settings) -> Sequence[tuple[str, ...]]:
-        """Return rows with the columns of FIELDS. Raise ValueError if a GPU does not list its processes."""
+        """Return bus id, pid and name of each process. Raise ValueError if a GPU does not list its processes."""
         found = []
         for gpu in driver.gpus():
             there = driver.cell("nvmlDeviceGetComputeRunningProcesses_v3", gpu.handle)
@@ -68,11 +69,15 @@ class GpuProcesses(NvidiaCheck):
         return found
 
     def by_tool(self, path: str, own: Settings) -> Sequence[tuple[str, ...]]:
-        """Return rows with the columns of FIELDS, for every GPU of the node."""
-        return nvidia.query(path, "compute-apps", FIELDS).rows
+        """Return the same, for every GPU of the node. The name is the first word of the command line."""
+        found = nvidia.query(path, "compute-apps", FIELDS).rows
+        return [(bus, pid, proc.title(int(pid)).partition("\0")[0]) for bus, pid in found if pid.isdigit()]
 
     def judge_result(self, found: Any, context: Context, settings: Settings) -> Finding:
-        """Judge the rows of the job's own GPUs. Raise LookupError if the driver lacks one of them."""
+        """Judge the rows of the job's own GPUs. Raise LookupError if the driver lacks one of them.
+
+        A process that ends meanwhile is no fault: nobody can say any longer whose it was.
+        """
         buses = nvidia.by_minor()
         for minor in context.gpus:
             if minor not in buses:
@@ -84,8 +89,10 @@ class GpuProcesses(NvidiaCheck):
         if finding.verdict != FAILED:
             return finding
         pids = {each.pid for each in strays(there, own["accept"], shared=own["shared"])}
-        users_from = settings.get("processes", {}).get("users_from", FIRST_USER)
-        return finding._replace(used=in_use(pids, users_from))
+        used = in_use(pids, settings.get("processes", {}).get("users_from", FIRST_USER))
+        if all(os.path.exists(f"/proc/{pid}") for pid in pids):  # noqa: PTH110 - as in prechecks.checks.gpu
+            return finding._replace(used=used)
+        return self.judge_result(found, context, settings)
 
 
 def look_up(row: tuple[str, ...]) -> GpuProcess | None:
@@ -125,7 +132,8 @@ def judge(processes: Iterable[GpuProcess], accept: Sequence[str], *, shared: boo
         f"pid {each.pid} of {each.user}" + (f", job {each.job}," if each.job else "") + f" on {each.bus}"
         for each in found
     ]
-    value = ", ".join(f"{each.pid} {each.name}" for each in found)
+    # The pids first, for the prolog: long names are cut off.
+    value = f"{' '.join(str(each.pid) for each in found)}: {', '.join(dict.fromkeys(each.name for each in found))}"
     if found:
         return Finding(FAILED, f"left on the job's GPUs: {first_few(named, separator='; ')}", value)
     return Finding(OK, "no process on the job's GPUs")

@@ -4,6 +4,9 @@ An Xid is one line, `NVRM: Xid (PCI:0000:52:00): 48, pid=..., ...`. Numbers: NVI
 (docs.nvidia.com/deploy/xid-errors). A read of /dev/kmsg returns one record, `6,1234,5678901,-;text`: facility * 8 +
 level, sequence number, microseconds (Documentation/ABI/testing/dev-kmsg). The check stores the last sequence number
 until the next boot, so that no line drains a node twice. It misses lines that have left the kernel's buffer.
+
+Users have their part in other lines: the kernel's line about a segmentation fault begins with the name of the process,
+which may be `NVRM: Xid (PCI:`, and contains the name of its file. So an Xid must have the bus id of a GPU.
 """
 
 from __future__ import annotations
@@ -105,7 +108,7 @@ def parse(lines: Iterable[str], after: int) -> tuple[int, list[Xid]]:
         bus, _, number = rest.partition("): ")
         number = number.partition(",")[0]
         by_kernel = int(numbers[0]) < PROGRAMS
-        if by_kernel and mark and not before and record > after and number.isdigit():
+        if by_kernel and mark and not before and record > after and nvidia.is_bus(bus) and number.isdigit():
             found.append(Xid(record, bus, number))
     return last, found
 

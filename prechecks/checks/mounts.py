@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from prechecks.check import FLAG, PATHS, Check, Setting, Settings
 from prechecks.verdict import FAILED, OK, Context, Finding
 
+MOUNTINFO = "/proc/self/mountinfo"
 LOCAL = frozenset({"btrfs", "ext2", "ext3", "ext4", "f2fs", "xfs"})  # on a disk, and writable if mounted rw
 BROKEN = frozenset({"emergency_ro", "ro", "shutdown"})  # options of a file system that refuses writes
 SETTINGS: Mapping[str, Setting] = {
@@ -78,7 +79,8 @@ class Mount(namedtuple("Mount", "device point options kind state")):
 
 def mounts(kinds: Collection[str] = ()) -> Iterator[Mount]:
     """Yield the mounts that this process sees, of these kinds or of all. On one point, the topmost comes last."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:  # noqa: PTH123 - as in gpu
+    # newline: a user may mount at a path with a carriage return (FUSE), which the kernel does not escape.
+    with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:  # noqa: PTH123 - as in gpu
         for line in lines:  # a node with containers has hundreds of lines
             if not kinds or line.partition(" - ")[2].partition(" ")[0] in kinds:
                 yield parse(line)

@@ -237,4 +237,5 @@ def _expand(item: str) -> list[str]:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    return {word.partition("=")[0].lower(): word.partition("=")[2] for word in line.split()}
+    """Return the values of a line by their keys in lower case. Slurm accepts a value in quotes."""
+    return {word.partition("=")[0].lower(): word.partition("=")[2].strip('"') for word in line.split()}

@@ -11,6 +11,8 @@ import os
 from collections import namedtuple
 
 ABSENT = "not here: {}"  # the message of an item whose tool is missing on the node
+MOST_BYTES = 4 << 20  # of a tool's output: a tool that writes without end must not fill the node's memory
+_CHUNK = 65536
 
 
 def text(path: str) -> str | None:
@@ -57,20 +59,31 @@ class Output(namedtuple("Output", "status out error")):
 
 
 def run(program: str, *arguments: str) -> Output:
-    """Run the tool in the C locale. Raise OSError if it cannot start.
+    """Run the tool in the C locale. Raise OSError if it cannot start, ValueError for more than MOST_BYTES of output.
 
     The tool inherits this environment: some tools find their libraries only by LD_LIBRARY_PATH.
     """
     import subprocess  # noqa: PLC0415 - for the few checks that run a tool
+    from select import poll  # noqa: PLC0415 - as above
 
-    done = subprocess.run(
-        [program, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env={**os.environ, "LC_ALL": "C"},
-        check=False,
-    )
-    return Output(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    pipe, environ = subprocess.PIPE, {**os.environ, "LC_ALL": "C"}
+    argv = [program, *arguments]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environ) as tool:
+        found = {each.fileno(): bytearray() for each in (tool.stdout, tool.stderr) if each}
+        pipes, left = poll(), len(found)
+        for fd in found:
+            pipes.register(fd)
+        while left:
+            for fd, _ in pipes.poll():
+                chunk = os.read(fd, _CHUNK)
+                found[fd] += chunk
+                if not chunk:
+                    pipes.unregister(fd)
+                    left -= 1
+            if sum(map(len, found.values())) > MOST_BYTES:
+                tool.kill()
+                raise ValueError(f"{program} wrote more than {MOST_BYTES} bytes")
+    return Output(tool.returncode, *(text.decode(errors="replace") for text in found.values()))
 
 
 def useless(program: str, output: Output) -> ValueError:

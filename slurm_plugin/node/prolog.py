@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 GPU_PROCESSES = "gpu-processes"
+END_TIMES = 8  # most times that leftover processes are ended before a job
 
 
 def main() -> int:
@@ -99,7 +100,8 @@ def _without_leftovers(
 ) -> tuple[prechecks.Verdict, ...]:
     """End the processes that ended jobs left on the job's GPUs, and check these again: a user is no fault of the node.
 
-    What SIGKILL does not end is one. A process that may belong to another job keeps this one away.
+    What SIGKILL does not end is one. A process that may belong to another job keeps this one away, and so do processes
+    that come again and again. A verdict names only as many processes as fit into it.
     """
     bad = next((each for each in verdicts if each.item == GPU_PROCESSES and each.failed), None)
     if bad is None or bad.problem != prechecks.NODE_PROBLEM or site["dry_run"]:
@@ -107,16 +109,24 @@ def _without_leftovers(
     from slurm_plugin.node import cleanup  # noqa: PLC0415 - a passing prolog ends nothing
     from slurm_plugin.slurm import connect  # noqa: PLC0415
 
-    words = (each.partition(" ")[0] for each in str(bad.value).split(", "))  # as the check writes them: pid and name
-    pids = [int(word) for word in words if word.isdecimal()]
-    slurm_bin = site["slurm_bin"]
-    done = cleanup.end_processes(site, pids, job_id, context.node, lambda: connect(slurm_bin, deadline_s=5.0))
-    if done is None:
-        now = bad._replace(problem=prechecks.JOB_PROBLEM)
-    elif done:
+    slurm_bin, now, ended = site["slurm_bin"], bad, set[int]()
+    for _ in range(END_TIMES):
+        words = str(now.value).partition(":")[0].split()  # as the check writes them: the pids, then the names
+        pids = [int(word) for word in words if word.isdecimal()]
+        if not ended.isdisjoint(pids):
+            break
+        done = cleanup.end_processes(site, pids, job_id, context.node, lambda: connect(slurm_bin, deadline_s=5.0))
+        if done is False:
+            break
+        if done is None:
+            now = now._replace(problem=prechecks.JOB_PROBLEM)
+            break
+        ended.update(pids)
         (now,) = prechecks.run(context, site["prechecks"], items=[GPU_PROCESSES])
+        if not (now.failed and now.problem == prechecks.NODE_PROBLEM):
+            break
     else:
-        return verdicts
+        now = now._replace(problem=prechecks.JOB_PROBLEM)
     return tuple(now if each is bad else each for each in verdicts)
 
 

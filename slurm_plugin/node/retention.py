@@ -12,10 +12,14 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from errno import ETIMEDOUT
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from prechecks import files
+from prechecks.checks import mounts
+from prechecks.child import Child
 from slurm_plugin.errors import printable
 from slurm_plugin.node import cleanup, removal
 from slurm_plugin.records import job_directory, log_files
@@ -23,6 +27,7 @@ from slurm_plugin.slurm import ENDED, Job, Slurm, SlurmError
 
 KEEP_S: Final = 30 * 86400  # of settings that an earlier version has compiled
 SEARCH_S: Final = 240.0  # a search ends after this time, with the jobs found so far
+ANSWER_S: Final = 10.0  # the jobs whose logs are in a directory that does not answer are kept
 DEEPEST: Final = 32  # levels of directories that are searched
 NOW_NS: Final = 10**9  # a file that the caller has just written is older than this
 BLOCK_BYTES: Final = 512  # of st_blocks (stat(2))
@@ -180,16 +185,28 @@ def _bytes(found: os.stat_result) -> int:
 
 
 def _logs(here: Path, job_id: int, uid: int) -> list[Path]:
-    """Return the logs of the nodes and ranks of a job, as its record says where they are."""
+    """Return the logs of the nodes and ranks of a job, as its record says where they are.
+
+    Raise TimeoutError if their directory does not answer: it may be anywhere, also on a mount that hangs.
+    """
     output = log_files.output(here)
     if output is None or not output.directory.startswith("/"):
         return []
+    if not _answers(output.directory):
+        raise TimeoutError(ETIMEDOUT, os.strerror(ETIMEDOUT), output.directory)
     begins = log_files.stem(output.name, job_id, 0)
     return [
         each.path
         for each in log_files.find(Path(output.directory), job_id, owner=uid)
         if each.path.name.startswith(f"{begins}-")
     ]
+
+
+@cache
+def _answers(directory: str) -> bool:
+    """Return whether a directory answers within ANSWER_S, asked once, in a child process; also if it is missing."""
+    child = Child(lambda _: mounts.ask(directory).encode())
+    return child.collect(child.start + ANSWER_S)
 
 
 def _remove(top: int, old: Old, before: int) -> int | None:

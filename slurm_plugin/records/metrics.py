@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 import slurm_plugin
 from prechecks import files, quickjson
-from prechecks.child import Child
+from prechecks.child import Child, load_stuck, store_stuck
 from slurm_plugin.records import syslog
 
 NODE, CONTROLLER = "node", "controller"  # who counts: root on a node, or SlurmUser on the controller
@@ -215,14 +215,23 @@ def _load(directory: int) -> dict[str, float]:
 
 
 def write(site: Mapping[str, Any], name: str, content: str) -> bool:
-    """Replace a file in the metrics directory within WRITE_S. Log an error. Return False if the write hangs."""
+    """Replace a file in the metrics directory within WRITE_S. Log an error. Return False if the write hangs.
+
+    As root, do not try it while the process of an earlier write is stuck there.
+    """
     path = site["metrics_directory"]
+    state, what = site["prechecks"]["state"], f"metrics {path}"
+    if left := load_stuck(state).get(what):
+        syslog.syslog(syslog.LOG_ERR, f"{path}/{name} is not written: {left}")
+        return False
     try:
         child = Child(lambda _: _replace(path, name, content))
     except OSError as error:
         syslog.syslog(syslog.LOG_ERR, f"{path}/{name} cannot be written: {error}")
         return True
     ended = child.collect(child.start + WRITE_S)
+    if not ended:
+        store_stuck(state, {what: (child.pid, "")})
     why = child.output.decode(errors="replace") if ended else f"not done after {WRITE_S:g} s"
     if why:
         syslog.syslog(syslog.LOG_ERR, f"{path}/{name} cannot be written: {why}")

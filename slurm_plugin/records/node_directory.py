@@ -142,8 +142,9 @@ def remove(run_directory: str, directory: str) -> bool:
     for _ in range(mounted(user)):
         # --lazy: detach a mount that is in use, too, and all mounts below it.
         _run("/bin/umount", ["-n", "--lazy", "--no-canonicalize", user], until)
-    # rm follows no links. Unlike shutil.rmtree, it has no limit on the depth of directories.
-    return _run("/bin/rm", ["-rf", "--", f"{run_directory}/jobs/{directory}"], until)
+    # rm follows no links. Unlike shutil.rmtree, it has no limit on the depth of directories. --one-file-system: where
+    # `user/` is a plain directory, the user may have mounted a file server in it.
+    return _run("/bin/rm", ["-rf", "--one-file-system", "--", f"{run_directory}/jobs/{directory}"], until)
 
 
 def _run(program: str, arguments: list[str], until: float) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import slurm_plugin
 from prechecks.files import exposed, replace
-from slurm_plugin.errors import MissingError, UsageError
+from slurm_plugin.errors import MissingError, SlurmPluginError, UsageError
 from slurm_plugin.logs import library, signature
 from slurm_plugin.records import site_settings
 from slurm_plugin.records.node_directory import task_prolog
@@ -124,15 +124,23 @@ def render_site(
     site_file: SiteFile | None = None,
     inside: Sequence[str] = (),
 ) -> None:
-    """Write or update the site directory in `out`. Raise as `rendered` does, before any write."""
+    """Write or update the site directory in `out`. Raise as `rendered` does, before any write.
+
+    Raise SlurmPluginError if a file cannot be written.
+    """
     files = {".": DIRECTORY, **rendered(config, root, site_file, inside=inside)}
     for name in in_order(files):
         path, entry = out / name, files[name]
-        if entry.content is not None:
-            replace(path, entry.content, mode=entry.mode, durable=True)
-        elif not path.is_dir():  # SlurmUser and users run files in it, so ignore the umask
-            path.mkdir(parents=True)
-            path.chmod(entry.mode)
+        try:
+            if entry.content is not None:
+                replace(path, entry.content, mode=entry.mode, durable=True)
+            elif not path.is_dir():  # SlurmUser and users run files in it, so ignore the umask
+                path.mkdir(parents=True)
+                path.chmod(entry.mode)
+        except OSError as error:
+            raise SlurmPluginError(
+                f"{path} cannot be written: {error.strerror}\n  see: df {out.parent}; then render it again"
+            ) from error
 
 
 def _launcher(values: Mapping[str, Any]) -> str:

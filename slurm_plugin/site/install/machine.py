@@ -187,11 +187,11 @@ def entry(path: str) -> Entry | None:
     """Return the entry of a path; None if it does not exist. Raise UsageError if it is not a file or directory."""
     try:
         found = os.lstat(path)
-    except FileNotFoundError:
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise UsageError(f"{path} is neither a file nor a directory: replace it by what it leads to")
+        content = None if stat.S_ISDIR(found.st_mode) else Path(path).read_bytes()
+    except FileNotFoundError:  # also one that the worker of the spool has removed meanwhile
         return None
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-        raise UsageError(f"{path} is neither a file nor a directory: replace it by what it leads to")
-    content = None if stat.S_ISDIR(found.st_mode) else Path(path).read_bytes()
     return Entry(content, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 

@@ -9,8 +9,10 @@ import pytest
 from slurm_plugin.node import retention
 from slurm_plugin.records import job_directory, log_files
 from tests.fakes import FakeSlurm
+from tests.unit.node import fuse
 from tests.unit.node.old_jobs import age, clean, jobs, made
 from tests.unit.node.owned import ALICE, BOB, directory, file, give, left
+from tests.waiting import HANG_S
 
 
 @pytest.fixture
@@ -47,6 +49,15 @@ def test_links(home: Path, bobs: Path) -> None:
 def link(path: Path, target: Path) -> None:
     path.symlink_to(target)
     give(path)
+
+
+@pytest.mark.parametrize("name", ["/\ud800", "/a\0b", "/" + "x" * 5000, "/a\udcff"])
+def test_a_log_directory_that_cannot_be(home: Path, bobs: Path, name: str) -> None:
+    """A user who records it does not stop the cleaning of all others."""
+    own = made(home, 8, ALICE)
+    log_files.write_output(own, log_files.Output("train", "", "", name, "both"))
+    age(own, 40, ALICE)
+    assert jobs(clean(home.parent, below=True)) == [7, 8]
 
 
 @pytest.mark.parametrize("which", ["directory", "log", "record"])
@@ -161,6 +172,23 @@ def test_a_mount_is_not_entered(home: Path) -> None:
         assert (mount / ".slurm_plugin" / "7").is_dir()
     finally:
         subprocess.run(["umount", mount], check=True)
+
+
+def test_logs_on_a_mount_that_hangs(home: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their job is kept, and the others are removed: the directory is asked once, for a limited time."""
+    hung = place / "hung"
+    hung.mkdir()
+    for job_id in (7, 8):
+        own = made(home, job_id, ALICE)
+        log_files.write_output(own, log_files.Output("train", "", "", str(hung), "both"))
+        age(own, 40, ALICE)
+    made(home, 9, ALICE)
+    with fuse.mounted(hung, uid=ALICE, options=",allow_other"):
+        monkeypatch.setattr(retention, "ANSWER_S", 0.01)
+        assert not retention._answers(str(hung))
+        monkeypatch.setattr(retention, "ANSWER_S", HANG_S)
+        assert jobs(clean(home)) == [9]
+    assert {"7", "8"} <= {path.name for path in (home / ".slurm_plugin").iterdir()}
 
 
 def test_system_accounts(place: Path) -> None:

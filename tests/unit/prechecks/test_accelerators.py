@@ -38,6 +38,19 @@ def test_npu_of_two_chips_a_card() -> None:
     assert found == dict.fromkeys(("0.0", "0.1", "1.0", "1.1"), "OK")
 
 
+def test_the_name_of_a_process_is_no_device() -> None:
+    """Users name their processes, also with line breaks and bars."""
+    row = "| 2       0                 | 1333928       |                          | 37709                   |\n"
+    npus = captured("npu-smi-910b3").replace(row, row.replace("|                      ", "| \n| 9 A|Alarm|") + row)
+    assert npus != captured("npu-smi-910b3")
+    assert accelerators.npu_chips(npus) == accelerators.npu_chips(captured("npu-smi-910b3"))
+    none = "|  No running processes found                                                  |"
+    forged = "|  0     /   1333928 python\n| 9 / MLU|x|7|\n                                   100 MiB |"
+    mlus = captured("cnmon").replace(none, forged)
+    assert mlus != captured("cnmon")
+    assert accelerators.mlu_cards(mlus) == {"0": None, "1": None}
+
+
 @pytest.mark.parametrize(
     ("health", "healthy", "verdict", "message"),
     [

@@ -51,6 +51,9 @@ def test_only_what_is_behind_the_last_look() -> None:
     [
         "14,9,1,-;NVRM: Xid (PCI:0000:5f:00): 79, written by a program to /dev/kmsg",
         "6,9,1,-;python[7]: NVRM: Xid (PCI:0000:5f:00): 79, in somebody's words",
+        # Of a process named `NVRM: Xid (PCI:`, in the form of show_signal_msg (arch/x86/mm/fault.c).
+        "6,9,1,-;NVRM: Xid (PCI:[4242]: segfault at 0 ip 0000000000401136 sp 00007ffd8c3a3f60 error 6 in x): 79,"
+        "[401000+1000] likely on CPU 3 (core 3, socket 0)",
         "6,9,1,-;NVRM: Xid (PCI:0000:5f:00)",
         "NVRM: Xid (PCI:0000:5f:00): 79, no record",
         ";",

@@ -39,6 +39,14 @@ def test_the_table_of_this_machine() -> None:
     assert all({"rw", "ro"} & mount.options and {"rw", "ro"} & mount.state for mount in found)
 
 
+def test_a_carriage_return_in_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel does not escape it, and a user may mount there: the table stays readable."""
+    table = tmp_path / "mountinfo"
+    table.write_bytes(f"{FINE}\n300 28 0:50 / /tmp/a\rb rw,nosuid - fuse.sshfs host: rw\n{READ_ONLY}\n".encode())
+    monkeypatch.setattr(mounts, "MOUNTINFO", str(table))
+    assert [mount.point for mount in mounts.mounts()] == ["/tmp/cs/m", "/tmp/a\rb", "/opt"]
+
+
 @pytest.mark.parametrize(
     ("lines", "finding"),
     [

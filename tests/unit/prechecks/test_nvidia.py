@@ -154,4 +154,14 @@ def test_the_tool_is_asked_in_the_c_locale(tmp_path: Path) -> None:
     program.write_text('#!/bin/sh\necho "$LC_ALL $1"; echo oops >&2; exit 3\n')
     program.chmod(0o755)
     assert system.run(str(program), "x") == system.Output(3, "C x\n", "oops\n")
+
+
+def test_a_tool_that_writes_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed before it fills the memory. What the tool would say is unknown."""
+    monkeypatch.setattr(system, "MOST_BYTES", 1000)
+    program = tmp_path / "smi"
+    program.write_text("#!/bin/sh\nyes | head -c 1000000\n")
+    program.chmod(0o755)
+    found = verdict("gpu-ecc", str(program), volatile=0, aggregate=None)
+    assert (found.verdict, found.message) == ("error", f"ValueError: {program} wrote more than 1000 bytes")
     assert str(system.useless("t", system.Output(3, "", "oops\n"))) == "t ended with 3 and said: oops"

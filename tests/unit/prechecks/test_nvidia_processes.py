@@ -1,6 +1,8 @@
 """Processes on NVIDIA's GPUs: the job of each, and processes that an ended job has left."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,7 @@ def test_strays() -> None:
     assert found[:3] == (
         "failed",
         "left on the job's GPUs: pid 11327 of ann on 0000:00:09.0; pid 11328 of ann on 0000:00:09.0",
-        "11327 /root/tools/memhog, 11328 /root/tools/memhog",
+        "11327 11328: /root/tools/memhog",
     )
     assert gpu_processes.judge(there, ["memhog"], shared=False)[:2] == ("ok", "no process on the job's GPUs")
 
@@ -63,7 +65,7 @@ def test_where_jobs_share_gpus() -> None:
 
 def test_only_processes_on_the_jobs_own_gpus_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the driver's bus ids of the job's device files."""
-    path = fake(tmp_path, "smi", f"00000000:00:09.0, {os.getpid()}, /usr/bin/python3\n")
+    path = fake(tmp_path, "smi", f"00000000:00:09.0, {os.getpid()}\n")
     monkeypatch.setattr(nvidia, "by_minor", lambda: {0: "0000:00:09.0", 1: "0000:00:0a.0"})
     own = {"accept": [], "shared": False}
     assert verdict("gpu-processes", path, CONTEXT, **own).verdict == "failed"
@@ -110,8 +112,38 @@ def test_where_nothing_is_known_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_user_s_process_drains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its failure keeps the job away."""
-    path = fake(tmp_path, "smi", f"00000000:00:09.0, {os.getpid()}, /usr/bin/python3\n")
+    path = fake(tmp_path, "smi", f"00000000:00:09.0, {os.getpid()}\n")
     monkeypatch.setattr(nvidia, "by_minor", lambda: {0: "0000:00:09.0"})
     for used, problem in ((True, "job_problem"), (False, "node_problem")):
         monkeypatch.setattr(gpu_processes, "in_use", lambda *_, used=used: used)
         assert verdict("gpu-processes", path, CONTEXT, accept=[], shared=False)[1:3] == ("failed", problem)
+
+
+def test_a_name_with_a_line_break_forges_no_process(tmp_path: Path) -> None:
+    """A user chooses the name of a process. The tool is not asked for it."""
+    forged = "memhog\n00000000:00:0a.0, 1, init"
+    script = f"import sys\nprint('00000000:00:09.0, {os.getpid()}' + (', ' + {forged!r}) * ('name' in sys.argv[1]))\n"
+    tool = tmp_path / "smi"
+    tool.write_text(f"#!{sys.executable}\n{script}")
+    tool.chmod(0o755)
+    ((bus, pid, name),) = gpu_processes.GpuProcesses().by_tool(str(tool), {})
+    assert (bus, pid) == ("0000:00:09.0", str(os.getpid()))
+    assert name == Path("/proc/self/cmdline").read_text().partition("\0")[0]
+
+
+def test_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no fault of the node, although nothing is known of it any longer."""
+    process = subprocess.Popen(["sleep", "inf"])
+    looked_up = gpu_processes.look_up
+
+    def look_up(row: tuple[str, ...]) -> GpuProcess | None:
+        found = looked_up(row)
+        process.kill()
+        process.wait()
+        return found
+
+    monkeypatch.setattr(gpu_processes, "look_up", look_up)
+    monkeypatch.setattr(nvidia, "by_minor", lambda: {0: "0000:00:09.0"})
+    settings = {"gpu-processes": {"accept": [], "shared": False}}
+    rows = [("0000:00:09.0", str(process.pid), "python3")]
+    assert gpu_processes.GpuProcesses().judge_result(rows, CONTEXT, settings).verdict == "ok"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from prechecks import PrecheckError, Report, Verdict, line, node_problems, reason
+from prechecks.report import JOBS
 from prechecks.verdict import format_size, one_line
 
 GPUS = Verdict("gpu-check", "failed", "node_problem", "3 of 4 GPUs", value="missing /dev/g3", threshold=4, seconds=0.1)
@@ -151,6 +152,13 @@ def test_parts_of_a_reason_can_be_told_apart() -> None:
         Verdict("clock", "failed", "node_problem", 'off by "1 s"'),
     )
     assert reason(verdicts, None) == "slurm_plugin: dns: no name for 'n1', none for n2; clock: off by '1 s'"
+
+
+def test_the_name_of_a_process_is_no_job() -> None:
+    """The jobs in a reason stay those that root wrote there, and the periodic check knows the reason as its own."""
+    verdict = Verdict("processes", "failed", "node_problem", "2 zombies (a, [job 77]), more than 0")
+    assert JOBS.findall(reason([verdict], 7)) == [" [job 7]"]
+    assert reason([verdict], None) == "slurm_plugin: processes: 2 zombies (a, (job 77]), more than 0"
 
 
 LOOK = Report(

@@ -1,6 +1,7 @@
 """A node's memory in slurm.conf: its forms, and lists of nodes."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -69,6 +70,13 @@ def test_a_node_that_is_not_there() -> None:
     """Such as a dynamic node."""
     assert said("NodeName=n[3-9] RealMemory=1\n") is None
     assert said("") is None
+
+
+def test_files_in_quotes(tmp_path: Path) -> None:
+    """Slurm accepts any value in quotes."""
+    path = tmp_path / "gres.conf"
+    path.write_text('NodeName="n[1-2]" Name=gpu File="/dev/dri/renderD[128-129]"\nName=gpu NodeName=n3 File=/dev/x0\n')
+    assert slurmconf.gpu_files("n2", str(path)) == ["/dev/dri/renderD128", "/dev/dri/renderD129"]
 
 
 def test_included_files() -> None:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 import slurm_plugin
 from prechecks import CHECKS, Report, Verdict
+from prechecks.child import Child
 from slurm_plugin.records import metrics
 from slurm_plugin.records.metrics import CONTROLLER, DRAINS, NODE, OUT, RECOVERY, RESUMES, sample
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 DRAIN = metrics.drained("prolog", ["gpu-check", "disk-size shm"])
 
@@ -177,6 +179,30 @@ def test_a_directory_that_hangs(
     monkeypatch.setattr(metrics.time, "time", lambda: time.clock_gettime(time.CLOCK_REALTIME) + 700)
     metrics.add(site, NODE, {RESUMES: 1})
     assert values(site)[RESUMES] == 3
+
+
+def test_a_process_that_is_stuck(
+    site: dict[str, Any], monkeypatch: pytest.MonkeyPatch, said: list[str], tmp_path: Path
+) -> None:
+    """While the process of a report's write is stuck, no other hook leaves one more."""
+    started: list[Child] = []
+
+    def kill(child: Child) -> None:
+        started.append(child)
+        until(lambda: os.getsid(child.pid) == child.pid)
+
+    monkeypatch.setattr(metrics, "WRITE_S", 0.0)
+    monkeypatch.setattr(metrics, "_replace", lambda *_: time.sleep(600))
+    monkeypatch.setattr(Child, "kill", kill)
+    try:
+        assert not metrics.write(site, "a.prom", "x 1\n")
+        assert not metrics.write(site, "b.prom", "x 1\n")
+    finally:
+        for child in started:
+            os.kill(child.pid, signal.SIGKILL)
+    assert len(started) == 1
+    assert said[1].startswith(f"{tmp_path}/textfile/b.prom is not written: ")
+    assert f"(process {started[0].pid}) of an earlier run is still stuck" in said[1]
 
 
 def test_a_lock_that_another_hook_keeps(site: dict[str, Any], monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:

@@ -82,6 +82,17 @@ def test_it_goes_with_the_directory(run_directory: str) -> None:
     assert (mounts(run_directory), node_directory.all_runs(run_directory)) == ([], [])
 
 
+def test_what_a_user_has_mounted_in_a_plain_directory(run_directory: str) -> None:
+    """Files of another file system, such as the user's home on a file server, stay."""
+    user = Path(run_directory, "jobs", RUN, "user")
+    (user / "home").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "test", user / "home"], check=True)
+    (user / "home/thesis").touch()
+    (user / "task.sh").touch()
+    assert not node_directory.remove(run_directory, RUN)
+    assert [path.name for path in user.rglob("*")] == ["home", "thesis"]
+
+
 def test_where_no_epilog_came(run_directory: str) -> None:
     """The periodic check removes it."""
     separate(run_directory)

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from slurm_plugin.errors import UsageError
+from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.site.compilation import compile_site, site_file
 from slurm_plugin.site.configuration import Prechecks, SiteConfig, load
 from slurm_plugin.site.files import render_site
@@ -105,6 +105,14 @@ def test_again(tmp_path: Path) -> None:
     render_site(SiteConfig(max_retries=4), tmp_path)
     assert modes(tmp_path) == {**before, "DISABLED": 0o644}
     assert json.loads((tmp_path / "compiled.json").read_text())["max_retries"] == 4
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """A full or read-only disk is an error in words, and what was written is replaced by the next run."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/compiled.json").mkdir()
+    with pytest.raises(SlurmPluginError, match=r"out/compiled.json cannot be written: .*\n  see: df "):
+        render_site(SiteConfig(), tmp_path / "out")
 
 
 def test_deployed_command(tmp_path: Path) -> None:

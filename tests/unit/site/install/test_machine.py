@@ -80,6 +80,23 @@ def test_files_and_their_owners(machine: Machine) -> None:
     assert (script.content, script.mode, script.uid, script.gid) == (b"job_submit.lua", 0o640, 20001, 20002)
 
 
+def test_a_file_of_the_spool_that_is_removed_meanwhile(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker serves the spool while the machine is inspected."""
+    (machine.at / "spool").mkdir()
+    entry = machine.at / "spool/7.0.json"
+    entry.touch()
+    status = os.lstat
+
+    def lstat(path: str) -> os.stat_result:
+        found = status(path)
+        if path == str(entry):
+            entry.unlink()
+        return found
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    assert str(entry) not in machine.look(role="controller").entries
+
+
 def test_which_machine_it_is(machine: Machine) -> None:
     """A host in SlurmctldHost is a controller, unless an option says otherwise."""
     host = os.uname().nodename
