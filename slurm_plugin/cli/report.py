@@ -11,7 +11,7 @@ from hostfiles import nodelist
 from slurm_plugin.cli.nodeside import job_lookup, log_lookup, output, why
 from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JobFacts
-from slurm_plugin.errors import SlurmPluginError, UsageError
+from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.logs import excerpts, selection
 from slurm_plugin.records import history, job_directory, node_drains, progress_file, slow, usage
 from slurm_plugin.slurm import Job, Slurm, SlurmError
@@ -53,7 +53,7 @@ def _written(story: Story, word: str, options: Namespace, content: str) -> None:
     path = options.output or Path(f"job-{word}.{kind}")
     output.write_page(path, content, opens=opens)
     if path != output.STDOUT:
-        print(f"  {verdict.sentences(story)[0]}")
+        print(f"  {printable(verdict.sentences(story)[0])}")
 
 
 def facts(word: str, door: Slurm, directory: Path, now: float) -> Facts:

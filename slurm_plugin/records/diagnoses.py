@@ -5,6 +5,7 @@ Standard library only.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,9 @@ WHOSE: Final[Mapping[str, str]] = {
     "unknown": "not known whose",
 }
 NO_CAUSE: Final = ("unknown", "symptom_only")  # classes
+_NUMBER: Final = re.compile("[0-9]{1,9}", re.ASCII)
 Form = dict[str, Any]  # a diagnosis as `diagnose --json` prints it
+NONE: Final[Form] = {"class": "none"}  # of an attempt without one
 
 
 def write(directory: Path, attempt: int, form: Form, cluster: str) -> None:
@@ -40,7 +43,7 @@ def read(directory: Path, cluster: str = "") -> dict[int, Form]:
     attempts = found.get("attempts")
     if not isinstance(attempts, dict) or job_directory.theirs(found.get("cluster"), cluster):
         return {}
-    return {int(name): form for name, form in attempts.items() if name.isdecimal() and isinstance(form, dict)}
+    return {int(name): form for name, form in attempts.items() if _NUMBER.fullmatch(name) and isinstance(form, dict)}
 
 
 def culprit(form: Mapping[str, Any]) -> str:

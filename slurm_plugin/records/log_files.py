@@ -161,13 +161,21 @@ def write_output(directory: Path, output: Output) -> None:
 def output(directory: Path) -> Output | None:
     """Read `output.json` in the job's directory. Return None without a readable one; the user owns the file.
 
-    Values of a wrong type become the defaults.
+    Values of a wrong type, and those that no path can have, become the defaults.
     """
     found = job_directory.read_object(directory / FILE)
     if found is None:
         return None
-    texts = {name: value for name in Output._fields if isinstance(value := found.get(name), str) and "\0" not in value}
+    texts = {name: value for name in Output._fields if isinstance(value := found.get(name), str) and _fits(value)}
     return Output(**{**texts, "per": per if (per := texts.get("per", "")) in PER else PER[0]})
+
+
+def _fits(text: str) -> bool:
+    """Return whether a path may have this text: JSON also has surrogates, which no file name has."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def of_task(workdir: Path, name: str) -> int | None:

@@ -58,7 +58,8 @@ def connect(
     unusable, `say` gets one line with the cause.
 
     `in_job`: a process of a user's job, whose PATH may begin with the user's own commands. It also passes `directory`,
-    but SLURM_PLUGIN_BACKEND may request pyslurm, and a node without these commands has them on the PATH.
+    but SLURM_PLUGIN_BACKEND may request pyslurm, and a node without these commands has them on the PATH. To this
+    process, commands that are missing later are like a controller that does not answer.
 
     One attempt of a call takes at most `deadline_s`. While no controller answers, the door repeats the call for
     `patience_s`, unless Slurm could carry out the request twice. `say` gets a line before the first repetition. Raise
@@ -84,7 +85,7 @@ def connect(
             return door
         if lack:
             say(f"{lack}; Slurm's commands are used instead")
-    return Commands(directory, deadline_s=deadline_s, patience=patience)
+    return Commands(directory, deadline_s=deadline_s, patience=patience, in_job=in_job)
 
 
 def own_name() -> str:

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from hostfiles import nodelist
 from slurm_plugin.slurm import calls, parse, resources
@@ -34,10 +34,10 @@ class Commands(Batch, Listing, Inventory):
     backend = "Slurm's commands"
 
     def __init__(
-        self, directory: str = "", *, deadline_s: float = 30.0, patience: Patience | None = None, cluster: str = ""
+        self, directory: str = "", *, deadline_s: float = 30.0, patience: Patience | None = None, **more: Any
     ) -> None:
         """Use the commands in `directory`; if it is empty, those on the PATH (never in root's hooks)."""
-        super().__init__(directory, deadline_s=deadline_s, patience=patience or Patience(), cluster=cluster)
+        super().__init__(directory, deadline_s=deadline_s, patience=patience or Patience(), **more)
         self._lacks_excluded = False
         self._names: dict[int, str] = {}  # job id -> name (4_2) of each array task that was read
 
@@ -45,7 +45,8 @@ class Commands(Batch, Listing, Inventory):
         """Return the door to another cluster; this one for an empty name. pyslurm knows no other cluster."""
         if cluster == self._cluster:
             return self
-        return Commands(self._directory, deadline_s=self._deadline_s, patience=self._patience, cluster=cluster)
+        more = {"cluster": cluster, "in_job": self._in_job}
+        return Commands(self._directory, deadline_s=self._deadline_s, patience=self._patience, **more)
 
     def job(self, job_id: int) -> Job:
         """Return one job. Raise JobNotFoundError once Slurm has forgotten it."""

@@ -18,7 +18,7 @@ from prechecks import files
 from slurm_plugin.errors import MissingError
 from slurm_plugin.slurm.calls import Patience, Purpose
 from slurm_plugin.slurm.input_variables import INHERITED
-from slurm_plugin.slurm.model import BACKEND, SlurmError
+from slurm_plugin.slurm.model import BACKEND, SlurmAwayError, SlurmError
 
 KEPT = ("SLURM_CONF", BACKEND)  # the SLURM_ variables that choose slurm.conf and the back end
 LEFT_BEHIND_S = 1.0  # the wait for the output and the exit of a killed command
@@ -189,12 +189,16 @@ _NOT_SENT = re.compile("connect failure|Connection refused|in standby mode")
 class CommandRunner:
     """Slurm's commands in `directory` (empty: on the PATH), each with a deadline. `patience` says when to repeat.
 
-    `cluster`: the other cluster to query; "" for the local one.
+    `cluster`: the other cluster to query; "" for the local one. `in_job`: whether this process is a job's: it outlives
+    an upgrade of Slurm, in which commands are missing.
     """
 
-    def __init__(self, directory: str, *, deadline_s: float, patience: Patience, cluster: str = "") -> None:
+    def __init__(
+        self, directory: str, *, deadline_s: float, patience: Patience, cluster: str = "", in_job: bool = False
+    ) -> None:
         self._directory = directory
         self._cluster = cluster
+        self._in_job = in_job
         self._deadline_s = deadline_s
         self._patience = patience
 
@@ -232,10 +236,11 @@ class CommandRunner:
     def _program(self, name: str) -> str:
         path = str(Path(self._directory) / name) if self._directory else shutil.which(name)
         if not path or not os.access(path, os.X_OK):
-            raise MissingError(
+            text = (
                 f"{name} was not found {f'in {self._directory}' if self._directory else 'on the PATH'}\n"
                 "  install Slurm's client commands (Debian: apt-get install slurm-client), or load the site's module"
             )
+            raise SlurmAwayError(text, sent=False) if self._in_job else MissingError(text)
         return path
 
 

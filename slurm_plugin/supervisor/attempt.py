@@ -166,7 +166,7 @@ class Attempts:
         launcher.kill_s = launcher.kill_s or (queries.kill_wait(self.door) if plan.grace_s else 0.0)
         watcher = self._watcher() if plan.retries or plan.grace_s or plan.hang_timeout_s else None
         phase, code = self._started(reason, watcher)
-        if watcher and (code or self.saved):
+        if watcher and code and phase != "program":
             watcher.ended()
         found = watcher.found if watcher else None
         cause: Cause = "memory" if code and launcher.out_of_memory else "itself"
@@ -183,8 +183,7 @@ class Attempts:
         elif watcher and plan.retries and code and not watcher.guards.alive and watcher.guards.answered:
             cause = "nodes"  # a guard that lost the supervisor may have ended its ranks
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
-        nodes: Mapping[str, Health] = health
-        self.dirty = ()
+        nodes, self.dirty = health, ()
         unfinished = bool(code or (self.saved and found))
         if unfinished and not launcher.told_to_end:
             if plan.retries and cause != "grow":  # a fault that shows up now would use a restart
@@ -269,6 +268,8 @@ class Attempts:
         code = as_a_shell(code, launch.argv, program, environ) if program else code  # a container has its own programs
         self.missing = missing(program, environ) if code == NOT_FOUND else ""
         code = kept.ended(code)
+        if watcher and (code or self.saved):
+            watcher.ended()  # before the hooks: the launcher would then have their exit code, and their signals
         by_itself = not self.launcher.told_to_end and not (watcher and (watcher.found or watcher.lost))
         if preparation.hooks_after and by_itself:
             self._after(code, preparation.environment(reason, launched=False), watcher)

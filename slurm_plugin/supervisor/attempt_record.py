@@ -1,18 +1,25 @@
 """What a run records for commands: where it writes, its attempts with diagnoses, and attempts of earlier runs."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from slurm_plugin.records import diagnoses, grant, history, job_directory, log_files
+from slurm_plugin.records import diagnoses, grant, history, job_directory, log_files, progress_file, slow, usage
 from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.slurm import Job
+from slurm_plugin.slurm import Job, SlurmError
+from slurm_plugin.supervisor import hold
 from slurm_plugin.supervisor.decide import BAD, IN_A_ROW, Action, Attempt
+from slurm_plugin.supervisor.guard import fencing
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.run import Run
 
+OF_A_JOB: Final = (
+    job_directory.TURN, job_directory.ATTEMPTS, diagnoses.FILE, hold.STATE, usage.FILE, progress_file.FILE, slow.FILE,
+)  # fmt: skip
+SKEW_S: Final = 60.0  # a file server's clock may differ from slurmctld's by so much
 CONTINUED: Final = "its task ended before the trial did"
 
 
@@ -55,6 +62,23 @@ def line(
         "action": then,
         **({"trial": trial, "told": attempt.told_to_end, "saved": attempt.saved} if trial else {}),
     }
+
+
+def forget_another(directory: Path, cluster: str, job: Callable[[], Job]) -> None:
+    """Remove the records of an old job of this cluster with the same number, for the first run of a job.
+
+    A slurmctld that has lost its state counts from 1 again. With these records the job would have used restarts, or a
+    later run of it would have begun. `job`: asks Slurm.
+    """
+    if fencing.taken(directory, cluster)[0] < 0 and not job_directory.attempts(directory, cluster):
+        return
+    with suppress(SlurmError):
+        submitted = job().submit_time
+        before = submitted.timestamp() - SKEW_S if submitted else 0.0
+        for path in (directory / name for name in OF_A_JOB):
+            with suppress(OSError):
+                if path.lstat().st_mtime < before:
+                    path.unlink()
 
 
 def next_number(recorded: Sequence[Mapping[str, Any]]) -> int:

@@ -64,8 +64,10 @@ class Failure:
         until = time.monotonic() + LATE_S  # the controller may have let us wait longer than the child
         if not child or not child.collect(max(until, child.start + self.deadline_s)) or not child.output:
             return None
-        found: Form = json.loads(child.output)
-        return found
+        with suppress(ValueError):  # a child that was killed has not said all
+            found: Form = json.loads(child.output)
+            return found
+        return None
 
     def _read(self, health: Mapping[str, Health]) -> dict[str, Any]:
         """Read the logs, in the child. Only here are the modules of the diagnosis loaded."""

@@ -107,6 +107,7 @@ class Hold:
         self._most_s, self._whose = most(site, own_variables(os.environ))
         self._tell = began
         self._number = 0  # the number of the current hold
+        self._asks = True  # whether REQUEST is the current hold's; else it may still have the last one's request
         self._began = self._asked_at = 0.0  # when the hold began, and when the time limit was last read
 
     def keep(
@@ -197,7 +198,9 @@ class Hold:
         told = f"{action.reason}; exit code {action.code}; the command: {_shown(words)}"
         try:  # do this before other commands see the hold, or a request could be lost
             files.replace(self._directory / REQUEST, "", mode=0o600)
+            self._asks = True
         except OSError as error:
+            self._asks = False
             say(f"{REQUEST}: {error.strerror}: neither rerun nor release will work; to end the hold: scancel")
         self._note(HELD, found, action)
         say(f"held for debugging until {utc(found.until)}: {told}; try: {commands}")
@@ -227,7 +230,7 @@ class Hold:
         """Wait for a request. Return the request, empty if the hold or the job ends, and the current terms."""
         whole = self._terms_with(None) or found
         while not launcher.told_to_end and (left := found.until - time.time()) > 0:
-            if request := requested(self._directory):
+            if self._asks and (request := requested(self._directory)):
                 return request, found
             ends = left <= LOOK_AT_LIMIT_S and found.until < whole.until
             if ends and time.time() - self._asked_at >= LOOK_AT_LIMIT_S:

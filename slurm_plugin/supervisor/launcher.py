@@ -114,7 +114,8 @@ class Launcher:
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number in (*_FORWARDED, signal.SIGALRM):
-            signal.signal(number, signal.SIG_DFL)
+            # No program has to save any more, and a requeue must not end. Another program gets the default again.
+            signal.signal(number, (lambda *_: None) if number in _CHECKPOINT else signal.SIG_DFL)
 
     def pause(self, seconds: float) -> None:
         """Sleep for `seconds` or until SIGTERM or SIGINT. After a signal time.sleep would continue."""

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -17,6 +18,7 @@ from prechecks.child import Child
 DEADLINE_S = 5.0
 MOST_ENTRIES = 20_000  # read at most this many entries of a checkpoint directory
 DEEPEST = 4
+AHEAD_S = 86400.0  # more than the clock of a file server differs
 # Errors of file systems if the server does not answer: NFS with `soft`, a stale handle, Lustre's eviction, a dead FUSE.
 AWAY = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ESHUTDOWN, errno.ENOTCONN, errno.EHOSTDOWN})
 
@@ -64,8 +66,10 @@ def has_new_checkpoint(before: Newest, after: Newest) -> bool | None:
 def _walk(path: str, say: Callable[[float | str | None], None]) -> bytes:
     """Report the time of each file newer than all before, each place whose server does not answer, and None at the end.
 
-    Ignore the times of directories: they also change when a temporary file is removed.
+    Ignore the times of directories: they also change when a temporary file is removed. Ignore a time in the future, as
+    of an unpacked file: it would hide all later checkpoints.
     """
+    most = time.time() + AHEAD_S
 
     @contextmanager
     def skip_unreadable(place: str) -> Iterator[None]:
@@ -80,7 +84,7 @@ def _walk(path: str, say: Callable[[float | str | None], None]) -> bytes:
     with skip_unreadable(path):
         found = os.stat(path)  # noqa: PTH116
         if not stat.S_ISDIR(found.st_mode):
-            say(found.st_mtime)
+            say(found.st_mtime if found.st_mtime <= most else latest)
             waiting = []
     say(latest)
     while waiting and seen < MOST_ENTRIES:
@@ -92,7 +96,7 @@ def _walk(path: str, say: Callable[[float | str | None], None]) -> bytes:
                     if entry.is_dir(follow_symlinks=False):
                         if depth < DEEPEST:
                             waiting.append((entry.path, depth + 1))
-                    elif (written_at := entry.stat(follow_symlinks=False).st_mtime) > latest:
+                    elif latest < (written_at := entry.stat(follow_symlinks=False).st_mtime) <= most:
                         say(latest := written_at)
     say(None)
     return b""

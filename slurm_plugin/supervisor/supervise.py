@@ -15,7 +15,7 @@ from typing import Any
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin.errors import UsageError
-from slurm_plugin.records import grant, history, job_directory, launch_record, site_settings, token
+from slurm_plugin.records import diagnoses, grant, history, job_directory, launch_record, site_settings, token
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.records.site_settings import LOST_S
 from slurm_plugin.slurm import SlurmError, connect
@@ -80,6 +80,8 @@ class Supervisor:
         self.plan, self.site, self.launcher = plan, site, launcher
         self.files = job_directory.directory(Path.cwd(), run.job_id)
         self.cluster = environ.get("SLURM_CLUSTER_NAME", "")
+        if not (run.restart or plan.trial):
+            attempt_record.forget_another(self.files, self.cluster, lambda: self.door.job(run.job_id))
         self.run = run
         self.run = replace(run, attempt=self._first_attempt(run.restart))
         wanted = plan.nodes or len(run.nodes)
@@ -194,12 +196,13 @@ class Supervisor:
 
     def _run_by_hand(self) -> tuple[Phase, int]:
         """Run the program again in a hold. Return the phase that ended it, and its exit code."""
-        found = self.attempts.by_hand(hold.REASON)
-        self._record_diagnosis()
-        return found
+        phase, code = self.attempts.by_hand(hold.REASON)
+        self._record_diagnosis(diagnoses.NONE if code else None)  # not that of the failure before
+        return phase, code
 
-    def _record_diagnosis(self) -> None:
-        if form := self.attempts.diagnosis():
+    def _record_diagnosis(self, without: diagnoses.Form | None = None) -> None:
+        """Record the attempt's diagnosis. `without`: what to record if there is none."""
+        if form := self.attempts.diagnosis() or without:
             attempt_record.diagnosis(self.files, self.run.attempt, form, self.cluster)
 
     def _after_a_node_went_down(self, action: Action) -> Action:

@@ -158,7 +158,9 @@ def attempts(own: Path, cluster_name: str) -> list[dict[str, Any]] | None:
     """Return the recorded attempts of a job, each with its diagnosis; None if they cannot be read."""
     found, known = job_directory.attempts(own, cluster_name), diagnoses.read(own, cluster_name)
     for attempt in found or ():
-        if isinstance(number := attempt.get("n"), int) and (form := known.get(number)):
+        # A command that is run again by hand in a hold has the number of the attempt that failed.
+        failed = attempt.get("code") != 0
+        if failed and isinstance(number := attempt.get("n"), int) and (form := known.get(number)):
             attempt["diagnosis"] = form
     return found
 

@@ -121,8 +121,9 @@ def _comment(found: Sources, features: Features) -> str:
     whole = f"{theirs} {recovery_options.token(features)}" if theirs else f"{recovery_options.token(features)}"
     if token.OPENING in theirs:
         raise RefusedError("--comment: found slurm_plugin's token in it; take that out, the #PLUGIN lines make one")
-    if (size := len(whole.encode("utf-8", "surrogateescape"))) > token.MAX_COMMENT_BYTES:
-        raise RefusedError(f"--comment: {size} bytes with slurm_plugin's token; accepted: {token.MAX_COMMENT_BYTES}")
+    most = token.MAX_COMMENT_BYTES - token.MAX_BYTES - 1  # the supervisor adds to the token: else it cannot requeue
+    if (size := len(theirs.encode("utf-8", "surrogateescape"))) > most:
+        raise RefusedError(f"--comment: {size} bytes; accepted: {most}, because slurm_plugin's token follows them")
     return whole
 
 

@@ -48,7 +48,8 @@ SAVE_WAIT_S = 60.0  # for a program that does not handle the signal yet: it impo
 FREEZE_S = 1.0
 BEATS_KEPT = 30  # the fastest of these beats gives the difference between the two clocks
 MOST_BYTES = 1 << 24  # bytes of the longest line on stdin
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALS = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(slots=True)
@@ -308,7 +309,7 @@ def main(given: str) -> int:
     finally:
         sampler.stop(guard.sampler)
     if watches and not (guard.done or guard.terminating) and place is not None:
-        for number in _SIGNALS:
+        for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it ends a pause of what follows
         requeue(ending=False)

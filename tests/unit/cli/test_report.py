@@ -11,6 +11,7 @@ from slurm_plugin.cli.nodeside import job_lookup
 from slurm_plugin.records import diagnoses, job_directory, log_files, node_drains, progress_file, usage
 from slurm_plugin.records.progress_file import Point
 from slurm_plugin.slurm import SlurmAwayError
+from slurm_plugin.supervisor import hold
 from tests import reports
 from tests.elements import Elements
 from tests.fakes import FakeSlurm, node
@@ -81,6 +82,15 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert part in text, part
     assert text.count("slurm_plugin drains the node<td>") == 2
     assert Elements(text).tags.count("figure") == 9
+
+
+def test_a_hold_whose_cause_is_no_text(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job's user may write anything into its records: another one's terminal does not get it."""
+    slurm.known_jobs[17] = ended(state="RUNNING", restarts=0)
+    noted = {"restart": 0, "state": "held", "until": "2026-11-21T12:00:00+00:00", "cause": "a\ud800\x1b[2Jb"}
+    (job_directory.directory(tmp_path, 17) / hold.STATE).write_text(json.dumps(noted))
+    assert main(["report", "17"]) == 0
+    assert "a??[2Jb" in capsys.readouterr().out.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("slurm")

@@ -89,7 +89,11 @@ def test_the_newest_attempts_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"attempts": []}', '{"attempts": {"x": {}, "1": []}}', json.dumps({"attempts": None})]
+    "text",
+    [
+        *("", "[]", "{", '{"attempts": []}', '{"attempts": {"x": {}, "1": []}}', json.dumps({"attempts": None})),
+        json.dumps({"attempts": {"9" * 5000: {}}}),  # more digits than Python reads
+    ],
 )
 def test_any_content(text: str, tmp_path: Path) -> None:
     """The job's user may write anything there."""

@@ -76,6 +76,7 @@ def test_the_record(tmp_path: Path) -> None:
         ),
         ('{"per": "thread", "stdout": "/w\\u0000", "v": 9, "more": 1}', Output()),
         ('{"per": [], "name": "a"}', Output("a")),
+        ('{"directory": "/w\\ud800", "stderr": "/w\\udcff"}', Output(stderr="/w\udcff")),
     ],
 )
 def test_a_record_that_the_user_changed(text: str, wanted: Output | None, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slurm_plugin.records.job_plan import JobPlan
+from slurm_plugin.slurm import Slurm
 from slurm_plugin.supervisor.attempt import Surroundings
 from slurm_plugin.supervisor.decide import Action
 from slurm_plugin.supervisor.launcher import Launcher
@@ -28,7 +29,7 @@ esac
 RUNNING = job(JOB, state="RUNNING")
 
 
-def supervisor(srun: Path, door: FakeSlurm, plan: JobPlan, environ: Mapping[str, str] | None = None) -> Supervisor:
+def supervisor(srun: Path, door: Slurm, plan: JobPlan, environ: Mapping[str, str] | None = None) -> Supervisor:
     """Return the supervisor of a run on n1."""
     environ = {"SLURM_JOB_ID": str(JOB), "SLURM_JOB_NODELIST": "n1", "PATH": f"{srun}:/usr/bin:/bin", **(environ or {})}
     site = {"run_directory": str(srun / "run"), "infiniband_partitions": (), "prechecks": {"deadline_s": AGES}}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.records import diagnoses
 from slurm_plugin.supervisor.decide import Action
 from tests.fake_slurm import FakeSlurm
 from tests.unit.supervisor.plans import plan
@@ -61,6 +62,16 @@ def test_a_held_job_that_is_stopped(srun: Path) -> None:
         action = run.supervise()
     os.waitpid(user, 0)
     assert action == Action("fail", 1, "the program failed with exit code 1; its nodes are fine")
+
+
+def test_a_rerun_whose_failure_is_not_diagnosed(srun: Path) -> None:
+    """The diagnosis of the failure before it, which has the same number, is not that of this one."""
+    run = supervisor(srun, FakeSlurm(RUNNING), plan(("false",)))
+    run.attempts.site = {**run.attempts.site, "logs": {"diagnosis_s": 0}}
+    diagnoses.write(run.files, 0, {"class": "oom", "says": "out of memory"}, "")
+    with run.launcher:
+        assert run._run_by_hand() == ("program", 1)
+    assert diagnoses.sentences(diagnoses.read(run.files)[0]) == []
 
 
 def _run_again(work: Path, pid: int, number: int, *, again: bool = True) -> None:

@@ -1,7 +1,9 @@
 """A run records earlier runs whose scripts could not."""
 
 import json
+import os
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from slurm_plugin.records import job_directory
 from slurm_plugin.records.grant import Grant, Run, written
 from slurm_plugin.supervisor import attempt_record
 from slurm_plugin.supervisor.supervise import Supervisor
+from tests import fakes
 from tests.fake_slurm import FakeSlurm
 from tests.unit.supervisor.plans import plan
 from tests.unit.supervisor.supervised import JOB, RUNNING, supervisor
@@ -95,3 +98,29 @@ def test_the_words_of_the_last_restart() -> None:
     ]  # fmt: skip
     for last, expected in cases:
         assert attempt_record.lines_of_reason(replace(TOLD, excluded=("n1", "n2"), last=last)) == expected
+
+
+def test_an_old_job_with_the_same_number(srun: Path) -> None:
+    """Of the time before slurmctld lost its state: its runs and restarts are not those of the new job."""
+    old, given = job_directory.directory(srun / "work", JOB), plan(("false",), retries=2, no_kill=True)
+    for name, text in [("turn", "1 1 ours\n"), ("attempts.jsonl", 2 * '{"n": 1, "restart": 1, "action": "again"}\n')]:
+        (old / name).write_text(text)
+        os.utime(old / name, (1000, 1000))
+    (old / "job.yaml").write_text("name: new\n")
+    known = RUNNING._replace(comment="[sp1;retries=2]", restarts=0, submit_time=datetime.now(UTC) - timedelta(days=1))
+    run = supervisor(srun, fakes.FakeSlurm([known]), given, environ={"SLURM_CLUSTER_NAME": "ours"})
+    with run.launcher:
+        action = run.supervise()
+    assert action.reason == "the program failed with exit code 1; its nodes are fine"
+    assert [line["n"] for line in run._history()] == [0]
+    assert "again=" not in run.door.job(JOB).comment
+    assert (old / "job.yaml").exists()
+
+
+def test_two_commands_in_one_allocation(srun: Path) -> None:
+    """The first has recorded its attempts after the job's submission: they stay."""
+    own = job_directory.directory(srun / "work", JOB)
+    job_directory.record(own, {"n": 0, "restart": 0, "action": "fail"})
+    known = RUNNING._replace(restarts=0, submit_time=datetime.now(UTC) - timedelta(days=1))
+    attempt_record.forget_another(own, "", lambda: known)
+    assert job_directory.attempts(own) == [{"n": 0, "restart": 0, "action": "fail"}]

@@ -1,7 +1,9 @@
 """Requests to a hold, in a file of the job's user."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,3 +53,20 @@ def test_files_are_their_owners(held: Held) -> None:
     held.pauses = [lambda: modes.append((held.directory / hold.REQUEST).stat().st_mode & 0o777), held.ask("release")]
     held.keep()
     assert modes == [0o600]
+
+
+def test_a_full_disk_when_the_next_hold_begins(
+    held: Held, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answered request stays in its file, but the command does not run again and again."""
+    replace, full = hold.files.replace, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def on_a_full_disk(*words: Any, **more: Any) -> None:
+        if held.recorded[1:]:  # the program has run again, and has filled the disk
+            raise full
+        replace(*words, **more)
+
+    monkeypatch.setattr(hold.files, "replace", on_a_full_disk)
+    held.pauses, held.codes = [held.ask("rerun"), held.end], [6]
+    assert held.keep().code == 6
+    assert "No space left on device: neither rerun nor release will work" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """The restarts of a job where no admin has installed slurm_plugin: none without a record, none above the spec's."""
 
+import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from slurm_plugin.records.grant import Grant, written
 from slurm_plugin.supervisor import job_end
 from slurm_plugin.supervisor.decide import Action
 from slurm_plugin.supervisor.requeue import by_owner
 from slurm_plugin.supervisor.run import from_environment
 from tests.fakes import FakeSlurm, job
 from tests.unit.supervisor.plans import plan
-from tests.unit.supervisor.supervised import AGAIN, JOB, RUNNING, attempted
+from tests.unit.supervisor.supervised import AGAIN, JOB, RUNNING, attempted, supervisor
 
 COMMENT = "[sp1;retries=2;ib=auto]"
 AGAIN_LINE, REQUEUE_LINE = {"restart": 0, "action": "again"}, {"restart": 0, "action": "requeue"}
@@ -66,3 +68,20 @@ def test_a_run_above_the_budget(srun: Path) -> None:
     found = attempted(srun, door, plan("true", retries=1), environ=AGAIN)
     assert (found.kind, found.reason) == ("fail", by_owner.SPENT)
     assert not (srun / "launched").exists()
+
+
+def test_the_signal_of_a_near_time_limit_before_a_requeue(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not end the supervisor, which may have to wait minutes until Slurm has noticed that a node is gone."""
+    door = FakeSlurm([RUNNING._replace(restarts=0, comment=COMMENT, admin_comment=written("", Grant(2)), nodes="n1")])
+    run = supervisor(srun, door, plan("true", retries=2, grace_s=60.0))
+    run.lost = frozenset({"n1"})
+    monkeypatch.setattr(job_end, "KILL_WAIT_S", 0.0)
+    monkeypatch.setattr(job_end.queries, "until_gone", lambda *_, **__: os.kill(os.getpid(), signal.SIGUSR1))
+    if not (pid := os.fork()):
+        try:
+            with run.launcher:
+                pass
+            run.act(Action("requeue", 1, "n1 does not answer", leave_out=("n1",)))
+        finally:
+            os._exit(door.job(JOB).restarts != 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -61,6 +61,15 @@ def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
     assert at(tmp_path / "all/model") == at(tmp_path / "latest") == at(tmp_path / "link") == 1000.0
 
 
+def test_a_file_of_the_future(tmp_path: Path) -> None:
+    """It hides no checkpoint that is written later: the job would seem to make no progress."""
+    made(tmp_path / "run/old", time.time() + 100 * 365 * 86400)
+    assert at(tmp_path / "run") == 0.0
+    assert at(tmp_path / "run/old") == 0.0
+    made(tmp_path / "run/new", 2000)
+    assert at(tmp_path / "run") == 2000.0
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     """They may lead in circles, or to what the program reads; a link that is set anew is a sign all the same."""
     made(tmp_path / "data/new", 9000.0)

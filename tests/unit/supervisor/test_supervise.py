@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from slurm_plugin.records import job_directory, launch_record, log_files
-from slurm_plugin.slurm import SlurmAwayError
-from slurm_plugin.supervisor import attempt_record, hold, job_end
+from slurm_plugin.slurm import SlurmAwayError, connect
+from slurm_plugin.supervisor import attempt_record, hold, job_end, queries
 from slurm_plugin.supervisor.decide import Action
 from slurm_plugin.supervisor.guard import server
 from slurm_plugin.supervisor.launcher import Launcher
@@ -206,3 +206,21 @@ def test_slurm_ended_a_run_because_a_node_went_down(
         ended = found.supervise()
     assert (ended.kind, ended.leave_out) == (action, ("n1",) if action == "requeue" else ())
     assert found._history()[-1]["action"] == action
+
+
+@pytest.mark.parametrize("hold_s", [0, 1])
+def test_slurms_commands_are_missing_when_the_program_fails(
+    srun: Path, monkeypatch: pytest.MonkeyPatch, hold_s: int
+) -> None:
+    """As in an upgrade of Slurm: they are waited for, as a controller is. The attempt is recorded, and held."""
+    (commands := srun / "slurm").mkdir()
+    (commands / "scontrol").write_text("#!/bin/sh\nexit 1\n")
+    (commands / "scontrol").chmod(0o755)
+    monkeypatch.setattr(queries.patience, "__defaults__", (0.1,))
+    door = connect(str(commands), say=lambda _line: None, in_job=True)
+    command = ("sh", "-c", f"rm -r {commands}; exit 5")
+    run = supervisor(srun, door, plan(command, retries=1, unconditional=True, hold_s=hold_s))
+    with run.launcher:
+        action = run.supervise()
+    assert (action.kind, action.code) == ("fail", 5)
+    assert [line["action"] for line in run._history()] == ["hold" if hold_s else "fail"]

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_plugin.__main__ import main
 from slurm_plugin.cli.nodeside import job_lookup
-from slurm_plugin.records import history, job_directory
+from slurm_plugin.records import diagnoses, history, job_directory
 from slurm_plugin.records.grant import Grant, Run, written
 from slurm_plugin.slurm import Listed
 from slurm_plugin.supervisor import hold
@@ -184,3 +184,18 @@ def test_a_job_that_is_held(slurm: FakeSlurm, tmp_path: Path, capsys: pytest.Cap
     file.write_text(json.dumps({**noted, "restart": 0}))
     assert main(["history", "7"]) == 0
     assert "held for" not in capsys.readouterr().out
+
+
+def test_a_held_job_that_was_run_again_by_hand(
+    slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The diagnosis of its failure is not shown as that of the command that succeeded then, with the same number."""
+    slurm.known_jobs[7] = job(state="COMPLETED", restarts=0, nodes="n1")
+    record(tmp_path / "work", 7, code=5, action="hold", cause="the program failed with exit code 5")
+    record(tmp_path / "work", 7, code=0, action="finish", cause="the program ended with exit code 0")
+    said = {"class": "oom", "says": "out of memory", "confidence": "high", "whose": "user"}
+    diagnoses.write(job_directory.directory(tmp_path / "work", 7), 0, said, "")
+    assert main(["history", "7"]) == 0
+    assert capsys.readouterr().out.count("likely cause: ") == 1
+    assert main(["why", "7"]) == 0
+    assert "likely cause" not in capsys.readouterr().out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.records import job_plan
+from slurm_plugin.records import job_plan, token
 from slurm_plugin.records.features import Features
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.submit.wrapper import batch_script
@@ -163,7 +163,7 @@ def test_a_flag_that_contradicts_a_feature_is_refused() -> None:
         (["--time=infinite"], {"SBATCH_TIMELIMIT": "5"}, Features(grace="1m"), "--time=infinite: found it with grace"),
         ([], {"SBATCH_TIMELIMIT": "0"}, Features(grace="1m"), "--time=0: found it with grace"),
         (["--comment=[sp1;retries=1]"], {}, Features(retries=1), "found slurm_plugin's token"),
-        (["--comment=" + "x" * 1003], {}, Features(retries=1), "--comment: 1027 bytes .* accepted: 1024"),
+        (["--comment=" + "x" * 824], {}, Features(retries=1), "--comment: 824 bytes; accepted: 823, because "),
         (["-m", "Arbitrary,nopack"], {}, Features(retries=1), "--distribution=arbitrary.* accepted .*: block, cyclic"),
         ([], {"SBATCH_DISTRIBUTION": "arbitrary"}, Features(retries=1), "--distribution=arbitrary"),
         ([], {"SLURM_DISTRIBUTION": "arbitrary"}, Features(retries=1), "--distribution=arbitrary"),
@@ -171,6 +171,16 @@ def test_a_flag_that_contradicts_a_feature_is_refused() -> None:
     ]
     for line, environ, features, what in cases:
         assert re.search(what, refusal_of(RefusedError, built, [*line, "x"], features, environ=environ)), line
+
+
+def test_the_longest_comment_has_room_for_a_requeue() -> None:
+    """The supervisor writes into the token which run it requeues, and without which nodes."""
+    made = built(["--comment=" + "x" * 823, "x"], Features(retries=1, queue_timeout=999999)).arguments
+    comment = [each.partition("=")[2] for each in made if each.startswith("--comment=")][-1]
+    had, mark = token.Had(99, 65536), token.Mark(99, tuple(range(10)))
+    found = token.find(token.update(comment, again=99, had=had, mark=mark))
+    assert found is not None
+    assert found.mark == mark
 
 
 def test_a_distribution_that_is_not_arbitrary_after_all() -> None:
