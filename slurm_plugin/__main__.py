@@ -71,6 +71,8 @@ NODE_SIDE = (
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0 success, 1 failure, 2 wrong usage, 3 something is missing."""
     args = sys.argv[1:] if argv is None else argv
+    if sys.stdout is None:  # closed by the caller: `slurm-plugin ... >&-`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - hooks do without pathlib
     if argv is None and os.environ.get("LC_CTYPE") == "C.UTF-8":
         _uncoerce()
     called = "" if argv is not None else sys.argv[0].rpartition("/")[2]

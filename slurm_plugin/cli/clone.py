@@ -11,7 +11,7 @@ import click
 from slurm_plugin.cli import specs
 from slurm_plugin.cli.nodeside import job_lookup, job_records
 from slurm_plugin.cli.nodeside.spec_file import is_search, load_specs
-from slurm_plugin.cli.specs import config_option, flags_if_it_can_say
+from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, show_scripts
 from slurm_plugin.cli.submit import announce, send
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import job_directory
@@ -137,7 +137,7 @@ def _script(
     job = submission.Submission(text.decode("utf-8", "surrogateescape"), str(found.directory), tuple(words))
     submission.check_policy(job, settings, os.environ)
     if dry_run:
-        click.echo(job.script, nl=False)
+        show_scripts([job.script], as_json=as_json)
         return
     made = submission.send(job, job_lookup.door_to_slurm())
     submission.keep(job, made)

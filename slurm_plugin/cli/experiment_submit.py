@@ -13,7 +13,7 @@ from msgspec import structs
 from slurm_plugin import templates
 from slurm_plugin.cli.group import json_option
 from slurm_plugin.cli.nodeside.spec_file import load_specs, read_file, spec_name
-from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, say_what_lacks, sbatch_flags
+from slurm_plugin.cli.specs import config_option, flags_if_it_can_say, say_what_lacks, sbatch_flags, show_scripts
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
 from slurm_plugin.experiment import array, journal
 from slurm_plugin.experiment.array import Array
@@ -79,7 +79,7 @@ def submit_file(
     say_what_lacks(spec, settings)
     if dry_run:
         there = (directory or above / spec.name).absolute()
-        click.echo(_submission(spec, site, there, source).script, nl=False)
+        show_scripts([_submission(spec, site, there, source).script], as_json=as_json)
         return 0
     submission.check_policy(_submission(spec, site, workdir, source), settings, os.environ)
     submission.check([spec], site, settings)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from slurm_plugin import __version__
-from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, PROGRAM, Command, Parameter, use_utc
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, PROGRAM, Command, Parameter, unwritten, use_utc
 from slurm_plugin.errors import INTERRUPTED, SlurmPluginError, printable
 from slurm_plugin.records.nearest import nearest
 
@@ -142,6 +142,7 @@ def main(args: list[str], index: Index) -> int:
     """Run the command line and return its exit code. Print a SlurmPluginError as one message on stderr."""
     try:
         result = LazyGroup(index).main(args=args, prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()  # here, where an error has a message, not at the exit of Python
     except SlurmPluginError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code
@@ -152,4 +153,6 @@ def main(args: list[str], index: Index) -> int:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except OSError as error:
+        return unwritten(error)
     return result if isinstance(result, int) else 0

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -134,6 +134,11 @@ def edit(data: bytes, check: Callable[[bytes], object], extension: str = ".yaml"
             click.confirm("edit it again?", default=True, abort=True, err=True)
         else:
             return data
+
+
+def show_scripts(scripts: Iterable[str], *, as_json: bool) -> None:
+    """Print what would be submitted."""
+    click.echo(json.dumps({"scripts": [*scripts]}) if as_json else "".join(scripts), nl=as_json)
 
 
 def flags_if_it_can_say(names: Sequence[str]) -> Mapping[str, str] | None:

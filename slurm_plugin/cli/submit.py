@@ -16,7 +16,15 @@ from msgspec import structs
 
 from slurm_plugin.cli.group import utc_option
 from slurm_plugin.cli.nodeside.spec_file import is_search, load_specs, read_file, read_specs, spec_name
-from slurm_plugin.cli.specs import config_option, edit, flags_if_it_can_say, say_what_lacks, sbatch_flags, spec_argument
+from slurm_plugin.cli.specs import (
+    config_option,
+    edit,
+    flags_if_it_can_say,
+    say_what_lacks,
+    sbatch_flags,
+    show_scripts,
+    spec_argument,
+)
 from slurm_plugin.errors import SlurmPluginError, UsageError
 from slurm_plugin.records import durations
 from slurm_plugin.slurm import Node, Slurm, SlurmDeniedError, SlurmError, Submitted, changes, connect
@@ -83,7 +91,7 @@ def send(
         submission.check_policy(job, settings, os.environ)
     say_what_lacks(specs[0], settings)
     if dry_run:
-        click.echo("".join(job.script for job in jobs), nl=False)
+        show_scripts((job.script for job in jobs), as_json=as_json)
         return 0
     if wait and specs[0].array:
         raise UsageError(

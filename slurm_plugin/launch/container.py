@@ -20,6 +20,8 @@ IMAGE_FLAG: Final = "container-image"  # an option of srun if Slurm has pyxis
 _APPTAINERS = re.compile(r".*\.sif|(?:oras|library|shub)://.*", re.DOTALL)
 _PYXIS = re.compile(r".*\.sqsh|(?:docker://|dockerd://)?[^/]*#.*", re.DOTALL)
 _PATH = re.compile(r"/[^\x00-\x1f\x7f\\\ud800-\udfff]*")
+# A shell would replace these in a path. A name may contain `$`: docker://$oauthtoken@nvcr.io#nvidia/pytorch
+_UNEXPANDED = re.compile(r"[~$]|[./].*\$[A-Za-z_{]", re.DOTALL)
 _COLON = re.compile(r"(?<!\\):")  # between the parts of a mount; `\:` is a colon in a path, as in Apptainer's --bind
 # Separators in a path: pyxis has no escape for them, and Apptainer accepts them only with --mount.
 _SEPARATORS = re.compile(r'[,:^"]')
@@ -141,6 +143,11 @@ def mount_problem(text: str, runtime: str) -> str:
         return ""
     others = 'and ` , : ^ \\ " `' if runtime == PYXIS else "and backslashes, with `\\:` for a `:` in a path"
     return f"accepted: SRC, SRC:DST or SRC:DST:ro, absolute paths without control characters {others}; ro or rw"
+
+
+def unexpanded(text: str) -> bool:
+    """Return whether an image, a mount or a directory is a path with `~` or a variable, which no shell replaces."""
+    return _UNEXPANDED.match(text) is not None
 
 
 def is_path(text: str) -> bool:

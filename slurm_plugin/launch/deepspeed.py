@@ -8,8 +8,8 @@ code of other programs is 128 + n. Source: deepspeed/launcher/{runner,launch}.py
 """
 
 import base64
-import itertools
 import json
+import re
 from typing import Final
 
 from hostfiles import mpi
@@ -27,6 +27,14 @@ DEEPSPEED: Final = (
     ' --hostfile="$SLURM_PLUGIN_HOSTFILE" "$@"'
 )
 _COMMANDS: Final = frozenset({"deepspeed", "ds"})
+# What `env`, `uv run` or `python -m` may start: `deepspeed`, also by the name of its module.
+_STARTED: Final = _COMMANDS | {"deepspeed.launcher.runner"}
+_NO_SSH: Final = re.compile(r"--no_ssh\b")  # not --no_ssh_check
+# Options of `deepspeed` without a value. The other options have one, in the same word or the next.
+_FLAGS: Final = frozenset(
+    {"--module", "--no_python", "--no_local_rank", "--no_ssh", "--no_ssh_check", "--force_multi", "--save_pid"}
+    | {"--elastic_training", "--bind_cores_to_rank"}
+)
 _OTHER_NODES: Final = frozenset({"--num_nodes", "--include", "-i", "--exclude", "-e"})
 
 
@@ -38,7 +46,8 @@ class DeepSpeed(pytorch.PyTorch):
     def launch(self, words: tuple[str, ...], shape: Shape) -> Launch:
         """Return the launch by a DeepSpeed launcher, or by srun.
 
-        Raise UsageError for options that choose nodes, and for `deepspeed` in a shell without a hostfile.
+        Raise UsageError for options that choose nodes, and for `deepspeed` without a hostfile in a shell or after
+        another program, such as `env`.
         """
         started = "started once a node"
         if shape.launch == "task" or command.starts_tasks(words):
@@ -52,12 +61,13 @@ class DeepSpeed(pytorch.PyTorch):
                 raise UsageError(f"command: found {found[0]}; the nodes are the job's own: set `nodes:` instead")
             note = f"`deepspeed` is {started}, without ssh: it is given the node's number, and where rank 0 listens."
             return by_srun(shape, ("bash", "-p", "-c", DEEPSPEED, *words), note, alone=False)
-        text = command.shell_text(words)
-        if text and command.names(words, _COMMANDS) and "--no_ssh" not in text:
+        text = _starting(words, shape.nodes)
+        if text and not _NO_SSH.search(text):
             if "--hostfile" not in text:
+                first = command.name(words[0])
                 raise UsageError(
-                    "command: found deepspeed inside a shell, where it finds no hostfile and trains on one node\n"
-                    "  write it without the shell, or with: deepspeed --hostfile=$SLURM_PLUGIN_HOSTFILE"
+                    f"command: found deepspeed started by {first}, where it finds no hostfile and trains on one node\n"
+                    f"  write it without {first}, or with: deepspeed --hostfile=$SLURM_PLUGIN_HOSTFILE"
                 )
             return Launch(words, "The command names deepspeed: left as it is, started once, on the first node.")
         program = _program(words)
@@ -85,10 +95,25 @@ class DeepSpeed(pytorch.PyTorch):
         return {**super().variables(place), **told}
 
 
+def _starting(words: tuple[str, ...], nodes: int) -> str:
+    """Return the text that starts `deepspeed` in a shell or, on several nodes, after `env` or the like; else ""."""
+    if text := command.shell_text(words):
+        return text if command.names(words, _COMMANDS) else ""
+    return " ".join(words) if nodes > 1 and command.started(words) in _STARTED else ""  # one node needs no hostfile
+
+
 def _options(words: tuple[str, ...]) -> set[str]:
-    """Return the options of `deepspeed` itself: those before the program, the first word that ends in .py."""
-    own = itertools.takewhile(lambda word: not word.endswith(".py"), words)
-    return {word.partition("=")[0] for word in own}
+    """Return the options of `deepspeed` itself: those before the program, a script or with `--module` a module."""
+    found = set()
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            break
+        option, equals, _ = word.partition("=")
+        found.add(option)
+        if not equals and option not in _FLAGS and next(rest, "").endswith(".py"):
+            break  # the program after a flag that is not in _FLAGS
+    return found
 
 
 def _ranks(logs: log_copy.Logs, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,8 +21,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NO_VALUE = re.compile(r"[\0\ud800-\udfff]")
 _BLANKS: Final = " \t"
 _BOM: Final = b"\xef\xbb\xbf"
-# bash ends a script that assigns to one of these.
-_READ_ONLY: Final = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+# bash ends a script that assigns to one of these, or exports a value of its own, or none. (Files that `env` wrote also
+# hold SHLVL and _, which nobody means to set.)
+_OF_BASH: Final = frozenset(
+    """BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_COMMAND BASH_LINENO BASH_SOURCE BASH_VERSINFO DIRSTACK EPOCHREALTIME
+    EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PPID RANDOM SHELLOPTS SRANDOM UID""".split()  # noqa: SIM905
+)
 
 
 def wrong(name: str, value: str) -> str:
@@ -31,7 +35,7 @@ def wrong(name: str, value: str) -> str:
         return "accepted names: letters, digits and `_`, the first not a digit"
     if name.startswith("SLURM_") and name not in INPUT:
         return "SLURM_ names are Slurm's and ours; choose another name, or an input variable of srun: man srun"
-    if name in _READ_ONLY:
+    if name in _OF_BASH:
         return "bash does not let a script set it; choose another name"
     if _NO_VALUE.search(value):
         return "the value has a NUL, or what is no UTF-8, in it; accepted: text"

@@ -12,6 +12,8 @@ _NO_LIMIT: Final = (UNLIMITED, "INFINITE", "-1")  # in any letter case; time_str
 
 LONGEST_WAIT_S: Final = 999_999  # eleven days: numbers in a job's token have at most six digits
 
+LONGEST_GRACE_S: Final = 0xFFFF  # sbatch keeps the time of --signal in 16 bits (proc_args.c)
+
 HOLD_S: Final = 4 * 3600  # the hold of `hold_on_failure: yes`
 
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -83,6 +85,13 @@ def wait(text: str) -> int:
     if found > LONGEST_WAIT_S:
         raise ValueError(f"0 or never for no end; up to {LONGEST_WAIT_S}s: {ACCEPTED}")
     return found
+
+
+def grace(text: str) -> int:
+    """Return the seconds of `grace`, at most LONGEST_GRACE_S. Raises ValueError with the accepted forms."""
+    if (total := seconds(text)) > LONGEST_GRACE_S:
+        raise ValueError(f"up to {LONGEST_GRACE_S}s (18 hours), which is the most that sbatch accepts: {ACCEPTED}")
+    return total
 
 
 def hold(text: str) -> int:

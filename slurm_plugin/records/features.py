@@ -235,7 +235,7 @@ KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
     "unconditional": _one_of(("yes", "no")),
     "spares": _whole(0, MOST_SPARES),
     "min_nodes": _whole(1, MOST_NODES),
-    "grace": _valid(durations.seconds),
+    "grace": _valid(durations.grace),
     "hang_timeout": _valid(durations.seconds),
     "hold_on_failure": _valid(durations.hold),
     "infiniband": _one_of(INFINIBAND),

@@ -142,7 +142,8 @@ class _Words:
         if char in OPERATORS:
             self._refuse("no shell runs this command; quote it to keep it")
         if char in "\n\r":
-            raise ValueError(f"several lines; fold them into one with `command: >`, or {in_a_shell(self._text)}")
+            text = "several lines; fold them into one with `command: >`, or end each but the last with a backslash"
+            raise ValueError(f"{text}; bash runs several commands: bash -c 'FIRST && SECOND'")
 
     def _refuse(self, why: str) -> NoReturn:
         found = self._text[self._at : self._at + 12].split()[0]

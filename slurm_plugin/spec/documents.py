@@ -238,8 +238,20 @@ def _value(value: Any, kind: Any, path: Path) -> tuple[Any, tuple[Problem, ...]]
     try:
         return msgspec.convert(texts, kind, strict=False), ()
     except (msgspec.ValidationError, UnicodeEncodeError):  # UnicodeEncodeError: half a surrogate pair
-        close = suggestion(value, _words(kind)) if isinstance(value, str) else ""
-        return None, (Problem(path, f"found {found(value)}; accepted: {_accepted(kind)}{close}"),)
+        wrong, words = _wrong_item(texts, inner) if get_origin(inner) is tuple else (value, _words(kind))
+        close = suggestion(wrong, words) if isinstance(wrong, str) else ""
+        return None, (Problem(path, f"found {found(wrong)}; accepted: {_accepted(kind)}{close}"),)
+
+
+def _wrong_item(value: Any, kind: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the first item of a list that the list's type does not accept, else the value; and the item's words."""
+    of = get_args(kind)[0]
+    for item in value if isinstance(value, list) else ():
+        try:
+            msgspec.convert(item, of, strict=False)
+        except (msgspec.ValidationError, UnicodeEncodeError):
+            return item, _words(of)
+    return value, ()
 
 
 def _value_type(kind: Any) -> Any:
@@ -284,7 +296,8 @@ def _accepted(kind: Any) -> str:
     if _records(kind):
         return f"a list of {_accepted(get_args(kind)[0])}"
     if get_origin(kind) is tuple:
-        return "a list of texts, such as [one, two]"
+        words = _words(get_args(kind)[0])
+        return f"a list of {', '.join(words)}, such as [{words[0]}]" if words else "a list of texts, such as [one, two]"
     if get_origin(kind) is Mapping:
         return "a mapping of `NAME: value` lines"
     return next((_accepted(part) for part in get_args(kind) if part is not type(None)), "a text")

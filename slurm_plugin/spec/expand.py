@@ -7,7 +7,7 @@ job for other nodes: all are submitted, and only the first to start runs.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from slurm_plugin.records.nearest import suggestion
@@ -24,6 +24,8 @@ MAY_DIFFER: Final = (
     "constraint", "nodelist", "exclude", "reservation", "licenses", "exclusive", "sbatch", "launch", "command", "env",
     "env_file", "modules", "container",
 )  # fmt: skip
+NULL: Final = "null"  # every scalar is read as a text, also YAML's null
+_REQUIRED: Final = frozenset(field.encode_name for field in structs.fields(Spec) if field.required)
 Presets = Mapping[str, Mapping[str, Any]]
 
 
@@ -33,7 +35,7 @@ def extend(document: Document, presets: Presets) -> tuple[Document, tuple[Proble
     A message about a key from the preset names the line of `extends`.
     """
     name = document.fields.get(EXTENDS)
-    if not isinstance(name, str) or name == "null":
+    if not isinstance(name, str) or name == NULL:
         return document, ()
     if name not in presets:
         names = ", ".join(presets) or "nothing, as the site has no presets"
@@ -71,14 +73,20 @@ class Alternative(Struct, frozen=True):
             yield replace(each, path=(*self.place, *each.path)) if each.path[:1] and each.path[0] in self.own else each
 
 
+def _without_nulls(document: Document) -> Document:
+    """Return the document without the keys whose value is null: they have their default, whatever a preset says."""
+    kept = {key: value for key, value in document.fields.items() if value != NULL or key in _REQUIRED}
+    return replace(document, fields=kept)
+
+
 def alternatives(document: Document) -> tuple[tuple[Alternative, ...], tuple[Problem, ...]]:
     """Return the document's alternatives, and the problems of the list; without `any_of`, the document itself.
 
     A key of an alternative replaces the spec's key; mappings are merged.
     """
     listed = document.fields.get(ANY_OF)
-    if listed is None:
-        return (Alternative(document),), ()
+    if listed in (None, NULL):
+        return (Alternative(_without_nulls(document)),), ()
     if (
         not isinstance(listed, list)
         or not all(isinstance(each, dict) for each in listed)
@@ -102,5 +110,6 @@ def alternatives(document: Document) -> tuple[tuple[Alternative, ...], tuple[Pro
         fields = {**document.fields, **merged_keys}
         if "nodes" in own and "min_nodes" not in own:
             fields.pop("min_nodes", None)  # the spec's `min_nodes` fits only the spec's `nodes`
-        each_alone.append(Alternative(replace(document, fields=fields), place, frozenset(merged_keys)))
+        alone = _without_nulls(replace(document, fields=fields))
+        each_alone.append(Alternative(alone, place, frozenset(merged_keys)))
     return tuple(each_alone), tuple(wrong)

@@ -35,7 +35,7 @@ _READERS: Final[Mapping[str, Callable[[str], object]]] = {
     "progress": progress_file.check,
     "queue_timeout": durations.wait,
     "grow": durations.seconds,
-    "grace": durations.seconds,
+    "grace": durations.grace,
     "hang_timeout": durations.seconds,
     "hold_on_failure": durations.hold,
 }
@@ -248,6 +248,10 @@ def _container_problems(spec: Spec, words: tuple[str, ...]) -> Iterator[Problem]
     said = spec.container
     if said is None:
         return
+    for key, paths in {"image": (said.image,), "mounts": said.mounts, "workdir": (said.workdir or "",)}.items():
+        if each := next(filter(container.unexpanded, paths), ""):
+            text = f"found {documents.found(each)}, and nothing expands `$` or `~` in it; accepted: the whole path"
+            yield Problem(("container", key), text)
     for index, mount in enumerate(said.mounts):
         if wrong := container.mount_problem(mount, said.runtime or ""):
             yield Problem(("container", "mounts", str(index)), f"found {documents.found(mount)}; {wrong}")

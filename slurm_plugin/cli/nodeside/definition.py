@@ -3,6 +3,7 @@
 Standard library only: nodes have no click. Nothing slow is imported at the top: click commands do not need argparse.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ PROGRAM = "slurm-plugin"
 WIDTH = 78  # as in click
 LABEL_WIDTH = 30  # of the left column of a section, as in click
 BROKEN_PIPE = 141  # a shell reports this if the reader of the output, such as `head`, has ended
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a file that stdout was sent to cannot hold more
 
 
 class Parameter(NamedTuple):
@@ -74,7 +76,7 @@ class Command(NamedTuple):
 
     def __call__(self, args: Sequence[str]) -> int:
         """Parse these words and run the command. Exit the process for wrong usage and for --help."""
-        return self.start(self.parsed(args))
+        return guarded(lambda: self.start(self.parsed(args)))
 
     def parsed(self, args: Sequence[str]) -> "argparse.Namespace":
         """Parse these words. Exit the process for wrong usage and for --help."""
@@ -194,7 +196,10 @@ def _argparse_form(parameter: Parameter) -> dict[str, Any]:
 def guarded(command: Callable[[], int]) -> int:
     """Run a command and return its exit code; 2 if Slurm did not answer. Print a SlurmPluginError as one message."""
     try:
-        return command()
+        try:
+            return command()
+        finally:
+            sys.stdout.flush()  # here, where an error has a message, not at the exit of Python
     except SlurmPluginError as error:
         from slurm_plugin.slurm import SlurmError  # noqa: PLC0415 - only errors need it
 
@@ -203,9 +208,21 @@ def guarded(command: Callable[[], int]) -> int:
         return UsageError.exit_code if isinstance(error, SlurmError) else error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout at exit
+    except OSError as error:
+        return unwritten(error)
+
+
+def unwritten(error: OSError) -> int:
+    """Return the exit code of a command whose output cannot be written to stdout. Raise any other error again."""
+    full = error.errno in _FULL and error.filename is None
+    if not full and not isinstance(error, BrokenPipeError):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout at exit
+    if not full:
         return BROKEN_PIPE
+    print(f"{PROGRAM}: stdout: {error.strerror}; the output is not complete", file=sys.stderr)
+    print("  send it to a place with space: df -h .", file=sys.stderr)
+    return SlurmPluginError.exit_code
 
 
 def coloured() -> bool:

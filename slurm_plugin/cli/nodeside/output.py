@@ -93,7 +93,10 @@ def write(path: Path | None, content: str) -> None:
         sys.stdout.write(content)
         return
     try:
-        files.replace(path, content, mode=None)
+        if path.exists() and not path.is_file():  # /dev/stdout, a pipe: not to be replaced by a file
+            path.write_text(content, encoding="utf-8")
+        else:
+            files.replace(path, content, mode=None)
     except OSError as error:
         raise SlurmPluginError(
             f"{printable(str(path))}: {error.strerror}\n  name a place where you may write: --output FILE"

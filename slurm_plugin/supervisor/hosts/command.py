@@ -86,7 +86,9 @@ def deliver(made: Callable[[], str], output: Path | None, *, announce: bool = Fa
     """
     try:
         if output is None:
-            sys.stdout.write(made())
+            text = made()
+        elif output.exists() and not output.is_file():  # /dev/stdout, a pipe: not to be replaced by a file
+            output.write_text(made(), encoding="utf-8")
         elif announce:
             from slurm_plugin.supervisor.hosts.ranktable import announced  # noqa: PLC0415 - JSON, for rank tables alone
 
@@ -103,6 +105,8 @@ def deliver(made: Callable[[], str], output: Path | None, *, announce: bool = Fa
     except OSError as error:
         print(f"slurm-plugin: {output}: {error.strerror}; nothing was written", file=sys.stderr)
         return 2
+    if output is None:
+        sys.stdout.write(text)
     return 0
 
 

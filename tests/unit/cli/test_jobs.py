@@ -50,6 +50,8 @@ def test_render_prints_the_script_and_submit_the_same_with_dry_run(
     assert script.startswith("#!/bin/bash\n#SBATCH --job-name=a\n")
     assert main(["submit", "--dry-run", str(job_file)]) == 0
     assert capsys.readouterr() == (script, "")
+    assert main(["submit", "--dry-run", "--json", str(job_file)]) == 0
+    assert json.loads(capsys.readouterr().out) == {"scripts": [script]}
 
 
 def test_submit_prints_the_job_id(job_file: Path, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]) -> None:

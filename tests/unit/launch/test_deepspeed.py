@@ -101,3 +101,29 @@ def test_a_task_a_rank_has_pytorchs_variables() -> None:
     assert MODE.variables(task) == MODES["pytorch"].variables(task)
     launch = MODE.launch(("python", "t.py"), Shape(2, 4, "task"))
     assert launch == MODES["pytorch"].launch(("python", "t.py"), Shape(2, 4, "task"))
+
+
+def test_started_by_another_program_it_has_to_name_its_hostfile() -> None:
+    """Else each node would train alone. `--no_ssh_check` is another option than `--no_ssh`."""
+    for before in ["env A=1 deepspeed", "uv run deepspeed", "conda run -n e deepspeed", "python -m deepspeed"]:
+        assert "deepspeed --hostfile=$SLURM_PLUGIN_HOSTFILE" in refusal_of(UsageError, argv, f"{before} train.py")
+        once = f"{before} --hostfile=/w/hostfile train.py"
+        assert argv(once) == once
+        each = f"{before} --no_ssh train.py"
+        assert argv(each) == f"{SRUN} {each}"
+    alone = "python -m deepspeed train.py"
+    assert argv(alone, Shape(nodes=1, slots=4)).endswith(f" {alone}")
+    for command in ["python -m deepspeed.launcher.runner t.py", "bash -c 'deepspeed --no_ssh_check t.py'"]:
+        assert "where it finds no hostfile and trains on one node" in refusal_of(UsageError, argv, command), command
+
+
+def test_options_of_a_program_without_py_are_its_own() -> None:
+    """A module, and with `--no_python` any program."""
+    started = f"{SRUN} bash -p -c {shlex.quote(DEEPSPEED)}"
+    for command in (
+        "deepspeed --module pkg.train -e 5 --launcher x",
+        "deepspeed --num_gpus 2 --no_python ./run.sh -i in.txt",
+        "deepspeed --a_new_flag train.py -e 5",
+    ):
+        assert argv(command) == f"{started} {command}", command
+    assert "found --include" in refusal_of(UsageError, argv, "deepspeed --num_gpus 2 --include n1 --module pkg.train")

@@ -104,3 +104,9 @@ def test_who_wins(tmp_path: Path) -> None:
     before = {"A": "0", "C": "own", "HOME": "/h"}
     assert env_file.over(before, paths, ["C"]) == {"A": "1", "B": "2", "C": "own", "HOME": "/h"}
     assert env_file.over(before, [], [""]) == before
+
+
+def test_variables_that_bash_sets_itself_are_refused() -> None:
+    """The program would get another value, or none: `export GROUPS=8` exports nothing."""
+    for name in ("GROUPS", "RANDOM", "LINENO", "DIRSTACK", "EPOCHSECONDS"):
+        assert "bash does not let a script set it" in env_file.wrong(name, "8"), name

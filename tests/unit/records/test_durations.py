@@ -88,3 +88,9 @@ def test_a_hold_without_a_time() -> None:
         features, problems = read([Line(2, f" hold_on_failure={text}")], {}, None)
         found = [plan_fields(each)["hold_s"] for each in (spec, features)]
         assert (found, problems) == ([hold_s, hold_s], [])
+
+
+def test_a_grace_is_at_most_what_sbatch_accepts() -> None:
+    """sbatch refuses --signal=B:USR1@65536 as an "Invalid --signal specification"."""
+    assert durations.grace("65535s") == 65535
+    assert "up to 65535s (18 hours)" in refusal_of(ValueError, durations.grace, "20h")

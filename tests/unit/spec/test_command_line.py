@@ -54,7 +54,8 @@ REFUSED = {
     "KEY=VALUE python x.py": "it begins with KEY=, no executable; set KEY under `env:`, "
     "or let bash run it: bash -c 'KEY=VALUE python x.py'",
     "cd /x": "it begins with cd, which only a shell knows; let bash run it: bash -c 'cd /x'",
-    "a\nb": "several lines; fold them into one with `command: >`, or let bash run it: bash -c 'a\nb'",
+    "a \\\nb\nc": "several lines; fold them into one with `command: >`, or end each but the last with a backslash; "
+    "bash runs several commands: bash -c 'FIRST && SECOND'",
     "a 'b": "a ' that is never closed",
     'a "b': 'a " that is never closed',
     "a \\": "a backslash at the end",

@@ -95,3 +95,14 @@ def test_a_null_takes_a_presets_container_away() -> None:
     data = json.dumps({"name": "a", "mode": "single", "command": "x", "extends": "p", "container": None}).encode()
     presets = {"p": {"container": {"image": "t.sif"}}}
     assert load(data, "job.yaml", presets=presets).contained is None
+
+
+def test_a_path_that_only_a_shell_would_complete_is_refused() -> None:
+    """The job would fail after its wait in the queue. A name may have a `$`, such as enroot's `$oauthtoken`."""
+    for key, value in {
+        "image": "~/t.sif", "mounts": "/scratch/$USER:/data", "workdir": "/home/${USER}",
+    }.items():  # fmt: skip
+        text = refused({"image": "t.sif", key: value})
+        assert f"container.{key}: found {value!r}, and nothing expands `$` or `~` in it; accepted: the whole" in text
+    assert "container.image: found" in refused({"image": "$HOME/t.sif"})
+    assert spec({"image": "docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.01-py3", "mounts": "/a$:/b"}).contained

@@ -67,7 +67,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     cases = [
         ("on_error: ignore", "policy.on_error: found 'ignore'; accepted: accept, refuse"),
         ("default: {}", "policy.default: unknown key; accepted: on_error, defaults, required, checks, rules; did you"),
-        ("required: [tme]", "policy.required: found a list; accepted: "),
+        ("required: [tme]", "policy.required: found 'tme'; accepted: a list of "),
         ("{defaults: {time: 1h}, required: [time]}", "policy.required: found time, which has a default; keep one"),
         ("defaults: {time: soon}", "policy.defaults.time: found 'soon'; accepted: 90s, 30m"),
         ("defaults: {time: 30s}", "policy.defaults.time: found '30s'; accepted: one minute or more"),
@@ -81,7 +81,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ("rules: [{name: a, limit: {time: 0}}]", "policy.rules.0.limit.time: found '0'; accepted: more than 0"),
         ("rules: [{name: a, limit: {retries: 200}}]", "policy.rules.0.limit.retries: found '200'; accepted: a whole"),
         ("rules: [{name: a, when: {groups: [x]}, deny: yes}]", "policy.rules.0.when.groups: unknown key; accepted: "),
-        ("rules: [{name: a, allow: {user: [a b]}}]", "policy.rules.0.allow.user: found a list; accepted: "),
+        ("rules: [{name: a, allow: {user: [a b]}}]", "policy.rules.0.allow.user: found 'a b'; accepted: "),
         (
             'rules: [{name: a, deny: yes, message: "a\\nb"}]',
             "policy.rules.0.message: found 'a\\nb'; accepted: one line",

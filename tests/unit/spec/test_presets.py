@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.site import configuration
-from slurm_plugin.spec import Accelerators, load
+from slurm_plugin.spec import Accelerators, load, load_all
+from slurm_plugin.spec.record import ARRAY_OUTPUT
 from tests.refusals import refusal_of
 
 SMALL = "name: a\nmode: pytorch\ncommand: ./a.out\n"
@@ -85,3 +87,17 @@ def test_presets_are_looked_at_with_the_site_file(tmp_path: Path) -> None:
         "line 4: presets.a.retries: found '1000'; accepted: a whole number from 0 to 128",
         "line 5: presets.a.extends: found it in a preset; accepted: the other keys of a spec",
     ]
+
+
+def test_null_takes_any_optional_key_away() -> None:
+    """Also a key that has no null of its own: it has its default, as without the preset. A required key is a text."""
+    preset = {"modules": ["cuda"], "output": "log", "retries": "3", "env": {"A": "1"}, "nodes": "2-4", "env_file": "a"}
+    nulls = "".join(f"{key}: null\n" for key in preset)
+    bare = load(SMALL.encode(), "a")
+    assert load(f"{SMALL}{nulls}".encode(), "a") == bare
+    found = load(f"{SMALL}extends: p\n{nulls}any_of: null\n".encode(), "a", presets={"p": preset})
+    assert replace(found, extends=None) == bare
+    assert load(f"{SMALL}array: 0-3\noutput: null\n".encode(), "a").output == ARRAY_OUTPUT
+    for spec in load_all(f"{SMALL}modules: a\nany_of: [{{modules: null}}, {{modules: null}}]\n".encode(), "a"):
+        assert spec.modules == ()
+    assert load(b"name: null\nmode: single\ncommand: x\n", "a").name == "null"

@@ -62,7 +62,7 @@ ONE_PROBLEM = {
     "tensorflow: {ps: 1}": "line 4: tensorflow: found it in mode openmpi; only mode tensorflow accepts it",
     "ascend: {table: no}": "line 4: ascend: found it in mode openmpi; only mode ascend accepts it",
     "accelerators: {gpu: 1, npu: 1}": "line 4: accelerators: found gpu and npu; accepted: one of the two",
-    "prechecks: [gpu]": "line 4: prechecks: found a list; accepted: a list of texts, such as [one, two]",
+    "prechecks: [gpu]": "line 4: prechecks: found 'gpu'; accepted: a list of fabric, such as [fabric]",
     'output: "a\\n#SBATCH --uid=0"': f"line 4: output: found 'a\\n#SBATCH --uid=0'; accepted: {PATH_RULE}",
     'output: "a\\\\b"': f"line 4: output: found 'a\\\\b'; accepted: {PATH_RULE}",
     "checkpoint: $HOME/x": f"line 4: checkpoint: found '$HOME/x'; accepted: {PATH_RULE}",
@@ -75,8 +75,8 @@ ONE_PROBLEM = {
     'env: {A: "\\0"}': "line 4: env.A: the value has a NUL, or what is no UTF-8, in it; accepted: text",
     "env: [A=1]": "line 4: env: found a list; accepted: a mapping of `NAME: value` lines",
     '"\\e[2J\\ud800": 1': f"line 4: ?[2J?: unknown key; accepted: {KEYS}",
-    "modules: [gcc, -f]": "line 4: modules: found a list; accepted: names such as `gcc/12.2.0`, or a list of them",
-    "env_file: [a, $HOME/x]": f"line 4: env_file: found a list; accepted: {PATH_RULE}, or a list",
+    "modules: [gcc, -f]": "line 4: modules: found '-f'; accepted: names such as `gcc/12.2.0`, or a list of them",
+    "env_file: [a, $HOME/x]": f"line 4: env_file: found '$HOME/x'; accepted: {PATH_RULE}, or a list",
     "stage_in: [{from: /a/b c}]": "line 4: stage_in.0: found '/a/b c', whose last part cannot be its name;"
     " give `to: NAME` beside it",
     "stage_in: [{from: /a/x}, {from: /b/x}]": "line 4: stage_in.1: found the name 'x' twice; give `to: NAME` beside it",
@@ -113,6 +113,11 @@ ONE_PROBLEM = {
     "logs: {label: yes}": "line 4: logs.label: found yes where no srun of ours starts the tasks, which would label"
     " their lines; write `launch: task`, or leave it out",
     "logs: {per: task}": "line 4: logs.per: found 'task'; accepted: job, node, rank, both",
+    "prechecks: [fabrik]": "line 4: prechecks: found 'fabrik'; accepted: a list of fabric, such as [fabric]; did you"
+    " mean fabric?",
+    "prechecks: fabric": "line 4: prechecks: found 'fabric'; accepted: a list of fabric, such as [fabric]",
+    "partition: [gpu, a b]": "line 4: partition: found 'a b'; accepted: a name of letters, digits and `_.+@:-`, or a"
+    " list of names",
     "<<: {a: b}": f"line 4: <<: unknown key; accepted: {KEYS}",
 }
 

@@ -189,7 +189,7 @@ REFUSED = {
     "cpus: 0": "cpus: found '0'; accepted: a whole number from 1 to 65536",
     "memory: 4000": "memory: found '4000'; accepted: a size such as 64GB, 512MB or Slurm's 64G; 0: all of the node's",
     "partition: a b": f"partition: found 'a b'; accepted: {WORD}, or a list of names",
-    "partition: [a, '']": f"partition: found a list; accepted: {WORD}, or a list of names",
+    "partition: [a, '']": f"partition: found nothing; accepted: {WORD}, or a list of names",
     "account: -x": f"account: found '-x'; accepted: {WORD}",
     "constraint: a b": "constraint: found 'a b'; accepted: features as sbatch has them, such as `a100&ib` or"
     " `[rack1|rack2]`",

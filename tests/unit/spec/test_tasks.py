@@ -48,7 +48,7 @@ def test_refused() -> None:
     assert unplaced(f"{SMALL}{TWO}any_of: [{{nodes: 1}}, {{nodes: 2}}]\n")[0].startswith(
         "any_of: found it with `tasks`"
     )
-    assert unplaced(SMALL + "tasks: [3, {a: b}]\n")[0].startswith("tasks: found a list; accepted: a list of texts")
+    assert unplaced(SMALL + "tasks: [3, {a: b}]\n")[0].startswith("tasks: found a mapping; accepted: a list of texts")
     assert unplaced(SMALL + "tasks: []\n")[0].startswith("command: missing")
 
 

@@ -1,5 +1,6 @@
 """A command is defined once: argparse on a node and click elsewhere give the same --help and results."""
 
+import subprocess
 import sys
 
 import click
@@ -140,3 +141,38 @@ def test_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_printable() -> None:
     """A foreign text neither controls the terminal nor breaks the line."""
     assert printable("a\x1b[2Jb\nc\rd é") == "a?[2Jb?c?d é"
+
+
+def ended(redirection: str, *words: str) -> tuple[int, str]:
+    """Run `slurm-plugin` with stdout sent elsewhere by a shell. Return the exit code and stderr."""
+    text = f'"$0" -m slurm_plugin "$@" {redirection}'
+    done = subprocess.run(["bash", "-c", text, sys.executable, *words], capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+OF_NODES = (("hosts", "openmpi", "--nodelist", "n1"), ("hosts", "--help"), ("diagnose", "--list"))
+
+
+@pytest.mark.parametrize("words", [*OF_NODES, ("example", "single"), ("--help",)])
+def test_a_full_disk_below_stdout_is_one_message(words: tuple[str, ...]) -> None:
+    """Not a traceback, at the exit of Python neither."""
+    code, err = ended(">/dev/full", *words)
+    assert (code, err.splitlines()) == (
+        1,
+        [
+            "slurm-plugin: stdout: No space left on device; the output is not complete",
+            "  send it to a place with space: df -h .",
+        ],
+    )
+
+
+@pytest.mark.parametrize("words", OF_NODES)
+def test_a_reader_that_has_gone_is_no_error(words: tuple[str, ...]) -> None:
+    """As after `| head`: there is no message."""
+    assert ended("| sleep 0; exit ${PIPESTATUS[0]}", *words) in [(definition.BROKEN_PIPE, ""), (0, "")]
+
+
+@pytest.mark.parametrize("words", OF_NODES)
+def test_a_closed_stdout_is_no_error(words: tuple[str, ...]) -> None:
+    """A daemon may start a command without one."""
+    assert ended(">&-", *words) == (0, "")

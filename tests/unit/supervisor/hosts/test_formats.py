@@ -200,3 +200,15 @@ def test_output_that_cannot_be_written(
     path = tmp_path / "missing" / "hostfile"
     assert hosts_command.main(["mpich", "--nodelist=n1", f"--output={path}"]) == 2
     assert capsys.readouterr().err == f"slurm-plugin: {path}: No such file or directory; nothing was written\n"
+
+
+def test_a_device_or_a_pipe_is_written_to(environ: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Root would replace /dev/stdout by a file, and remove it if no rank table can be made."""
+    out = tmp_path / "out"
+    out.symlink_to("/dev/null")
+    lines = tmp_path / "lines"
+    lines.write_text("n1 10.0.0.1 0=192.168.1.8\n")
+    assert hosts_command.main(["openmpi", "--nodelist=n1", f"--output={out}"]) == 0
+    assert hosts_command.main(["ranktable-1.0", f"--devices={lines}", f"--output={out}"]) == 0
+    assert hosts_command.main(["ranktable-1.0", "--devices=/nonexistent", f"--output={out}"]) == 2
+    assert out.readlink() == Path("/dev/null")
