@@ -49,12 +49,12 @@ def timed(ask: Callable[[], object], lines: int) -> Callable[[], tuple[float, fl
 def main() -> None:
     """Measure and print."""
     count, number = int(sys.argv[1]), int(sys.argv[2])
-    asked = jobs.question(jobs.JOBS.parsed(["--all"]))
+    query = jobs.query_of(jobs.JOBS.parsed(["--all"]))
     door = connect()
     ways = {
         "squeue -o": timed(run("squeue", "-h", "-a", "-t", "all", "-o", FIELDS), number),
         "squeue -O": timed(run("squeue", "-h", "-a", "-t", "all", "-O", form("|", PLAIN, FREE)), number),
-        "list": timed(lambda: "\n".join(jobs.lines(jobs.find(door, asked), asked)), number),
+        "list": timed(lambda: "\n".join(jobs.lines(jobs.find(door, query), query)), number),
         "slurm-plugin jobs --all": timed(run(COMMAND, "jobs", "--all"), number),
         "python3 -c pass": timed(run("/usr/bin/python3", "-IS", "-c", "print()"), 1),
     }

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -31,7 +32,7 @@ def ours(text: str, names: list[str], runs: int) -> dict[str, float]:
     assert expand(text) == names
     assert expand(fold(names)) == names
     allocation = Allocation(tuple(host(number, name) for number, name in enumerate(names)))
-    steps = {
+    steps: dict[str, Callable[[], object]] = {
         "expand": partial(expand, text),
         "fold": partial(fold, names),
         "allocation": partial(from_lists, text, slots=8),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -99,12 +100,12 @@ def requeues(box: Sandbox, wanted: int) -> tuple[list[float], int]:
         if job is None:
             job, run = submitted(box, f"same{number}", RUN_ON, NODES, retries=retries), 0
             job.began(0)
-        asked, done = time.time(), job
+        asked = time.time()
         words = str(token.Token(retries, "auto", token.Mark(run)))
         box.run(["scontrol", "update", f"JobId={job.id}", f"Comment={words}"])
         box.run(["scontrol", "requeue", str(job.id)])
         run += 1
-        until(lambda job=done, run=run: job.running(run) or job.state in ("FAILED", "NODE_FAIL"), f"run {run}")
+        until(partial(_over, job, run), f"run {run}")
         if job.running(run):
             seconds.append(job.began(run) - asked)
         else:
@@ -116,6 +117,11 @@ def requeues(box: Sandbox, wanted: int) -> tuple[list[float], int]:
     if drained:  # on 24.11, by a start that was too early
         raise SystemExit(f"the requeues drained healthy nodes:\n{drained}")
     return seconds, lost
+
+
+def _over(job: Job, run: int) -> bool:
+    """Return whether a run has begun, or will never begin."""
+    return job.running(run) or job.state in ("FAILED", "NODE_FAIL")
 
 
 @contextmanager

@@ -25,7 +25,7 @@ docs/explanation/measurements.md.
 import statistics
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from benchmarks.cluster import sandbox
@@ -55,7 +55,7 @@ def site(options: Namespace) -> Site:
     return replace(found, again_s=again, requeue_s=requeue)
 
 
-def shown(weeks: dict[str, Sequence[Week]]) -> list[str]:
+def shown(weeks: Mapping[str, Sequence[Week]]) -> list[str]:
     """Print the table; return a message if the goodput is not better with slurm_plugin than without."""
     print(f"{'mean of the weeks, % of the time of all nodes':46}" + "".join(f"{way:>14}" for way in weeks))
     for share in SHARES:
@@ -70,13 +70,12 @@ def shown(weeks: dict[str, Sequence[Week]]) -> list[str]:
         print(f"{f'hours until a stopped job computes, {name}':46}" + "".join(f"{each:14.2f}" for each in hours))
     goodput = {way: [week.share("goodput") for week in found] for way, found in weeks.items()}
     for way in ("sbatch", "requeue"):
-        gains = [(ours - plain) * 100 for ours, plain in zip(goodput["slurm_plugin"], goodput[way], strict=True)]
+        gains = [(with_us - plain) * 100 for with_us, plain in zip(goodput["slurm_plugin"], goodput[way], strict=True)]
         error = statistics.stdev(gains) / len(gains) ** 0.5
         print(f"slurm_plugin - {way}: {statistics.mean(gains):.2f} points of goodput, standard error {error:.2f}")
-    means = {way: statistics.mean(found) for way, found in goodput.items()}
-    return [
-        f"goodput is not better than with {way}" for way in ("sbatch", "requeue") if means["slurm_plugin"] <= means[way]
-    ]
+    mean_of = {way: statistics.mean(found) for way, found in goodput.items()}
+    ours = mean_of["slurm_plugin"]
+    return [f"goodput is not better than with {way}" for way in ("sbatch", "requeue") if ours <= mean_of[way]]
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ verdict. The times of Site are measured (docs/explanation/measurements.md), defa
 assumed, as each says.
 """
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -107,7 +107,7 @@ class Week:
     """
 
     total: float
-    spent: Counter[str] = field(default_factory=Counter)
+    spent: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     restarts: int = 0
     failures: int = 0
     away_s: list[float] = field(default_factory=list)

@@ -92,7 +92,7 @@ class _Simulation:
                     return
                 continue
             # A prolog refuses a bad node before the program starts; it is drained, and the next one is taken.
-            chosen = []
+            chosen: list[Node] = []
             while free and len(chosen) < job.wanted + spares:
                 node = free.pop(0)
                 if node.bad and self.way in OURS:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.measure import rounds
@@ -54,7 +55,7 @@ def main() -> None:
         "one job": {
             "squeue -o": timed(run("squeue", "-h", "-t", "all", "-j", last, "-o", FIELDS)),
             "squeue --json": timed(run("squeue", "-j", last, "--json")),
-            **{name: timed(lambda each=each: each.job(one)) for name, each in doors.items()},
+            **{name: timed(partial(each.job, one)) for name, each in doors.items()},
         },
         f"{len(known)} jobs": {
             "squeue -o": timed(run("squeue", "-h", "-a", "-t", "all", "-o", FIELDS)),
@@ -65,7 +66,7 @@ def main() -> None:
         f"{len(nodes)} nodes": {
             "scontrol show node": timed(run("scontrol", "show", "node")),
             "sinfo --json": timed(run("sinfo", "--json")),
-            **{name: timed(lambda each=each: each.nodes([])) for name, each in doors.items()},
+            **{name: timed(partial(each.nodes, [])) for name, each in doors.items()},
         },
     }
     found = {subject: rounds(each, int(sys.argv[1])) for subject, each in ways.items()}

@@ -25,8 +25,8 @@ from benchmarks.measure import arguments
 from benchmarks.soak_night import night
 from benchmarks.soak_scenarios import GPUS, NODES, SCENARIOS, Round
 from slurm_plugin.sandbox import Sandbox
+from slurm_plugin.sandbox.pool import restore
 from tests.cluster import jobs
-from tests.cluster.conftest import restore
 
 SIZE = 50  # small jobs per round
 NIGHT = "night"

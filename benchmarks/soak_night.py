@@ -7,7 +7,7 @@ had begun; and every node that nothing has broken is idle.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.soak_scenarios import NODES, RETRIES, Round
 from slurm_plugin.sandbox import Sandbox
@@ -121,7 +121,11 @@ def night(trial: Round) -> None:
         trial.job = job
         (job.directory / "stop").touch()
         state, code = job.end(), job.exit_code
-        words = {"left": job.grant.left, "cancelled": job.id in found.cancelled, "failed": job.id in found.failed}
+        words: dict[str, Any] = {
+            "left": job.grant.left,
+            "cancelled": job.id in found.cancelled,
+            "failed": job.id in found.failed,
+        }
         if not explained(state, code, **words):
             raise AssertionError(f"job {job.id} is {state} with {code}, {words}{trial.note}")
         trial.holds()
