@@ -4,8 +4,10 @@ Commands of a batch script print errors, and the script goes on. So such a line 
 follows it in its log. Standard library only.
 """
 
+import itertools
 import os
 import re
+import signal
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -13,7 +15,7 @@ from typing import Final
 from slurm_plugin.logs import lines
 from slurm_plugin.logs.endings import Ended
 from slurm_plugin.logs.judge import Cause
-from slurm_plugin.logs.ranking import ANY_EXCEPTION, SHELL
+from slurm_plugin.logs.ranking import ANY_EXCEPTION, ENDINGS, SHELL, TRACEBACK
 from slurm_plugin.logs.scan import BLOCK, Event
 from slurm_plugin.logs.signature import Signature
 from slurm_plugin.logs.source import NEAR, LogFile
@@ -29,12 +31,21 @@ _RETRIED: Final = b" will be retried"  # Ray says this of a task whose worker di
 # Exceptions that programs catch and print with their traceback.
 _CAUGHT: Final = frozenset({
     "python-file-missing", "python-permission", "python-http", "net-refused", "net-name-unknown", "net-name-server",
-    "net-timeout", "json-damaged", "ray-worker",
+    "net-timeout", "json-damaged", "ray-worker", "python-import", "python-module-missing",
 })  # fmt: skip
 # Classes of failures that end or stop a rank whatever its program does. All else it can catch.
 _NOT_CAUGHT: Final = frozenset({
     "gpu_hw", "node_down", "net_fabric", "rank_hang", "segfault", "time_limit", "cancelled", "preempted", "unknown",
 })  # fmt: skip
+_KILLED: Final = "slurm-task-killed"  # Slurm does that, too, to what ignores its SIGTERM
+_ENDED_FROM_OUTSIDE: Final = frozenset({-signal.SIGTERM, -signal.SIGKILL})
+# Below these lines stand tracebacks of exceptions that nothing raises any more: in a destructor, at the program's exit.
+IGNORING: Final = frozenset({"python-atexit", "dask-comm-closed"})
+_IN_TRACEBACK = re.compile(r"\s|$|Traceback \(|During handling of the above |The above exception was ")
+MOST_IGNORED: Final = 1000  # of these lines; all ranks may write some
+MOST_JUDGED: Final = 200  # exceptions in a job that was ended from outside: more of them are no accident
+IGNORED_BYTES: Final = 8000  # in which the exception below one is looked for
+_CHAINED = re.compile(r"During handling of the above |The above exception was ")
 _BLOCK: Final = re.compile(r"-{40,}")  # around what mpirun says
 _MOST_IN_BLOCK: Final = 15  # lines
 _LAUNCHER = re.compile(r"(?:srun|slurmstepd[\w.-]*|mpirun|mpiexec|prterun): |\[slurm_plugin\] ")
@@ -62,6 +73,7 @@ def uncaught(
 
     `raised`: the program's exit code says that an exception ended it.
     """
+    events = _without_ignored(_until_the_time_was_over(events), files)
     launchers = {name for name, each in files.items() if each.source.rank is None and each.path.name == "agent.log"}
     by_ranks = {each.text.strip() for each in events if launchers and each.source.rank is not None}
 
@@ -70,29 +82,100 @@ def uncaught(
         return _is_harmless(each) or (rank and each.signature.failure not in _NOT_CAUGHT)
 
     caught = {number for number, each in enumerate(events) if harmless(each)}
-    if ends or any(
-        number not in caught and each.signature.role not in _SAYS_NOTHING for number, each in enumerate(events)
-    ):
+    others = [
+        each for number, each in enumerate(events) if number not in caught and each.signature.role not in _SAYS_NOTHING
+    ]
+    outside = bool(others) and len(caught) <= MOST_JUDGED and _from_outside(others, ends)
+    if (others or ends) and not outside:
         return [*events]
+
+    oom = any(each.signature.failure == "gpu_oom" for each in events)
 
     def survived(each: Event) -> bool:
         if launchers and (each.source.rank is not None or each.source.name in launchers):
             return True  # a launcher would have said that a rank failed
-        return not raised and _went_on(each, events, files[each.source.name], progress)
+        return not raised and _went_on(each, events, files[each.source.name], progress, outside=outside, oom=oom)
 
     return [each for number, each in enumerate(events) if number not in caught or not survived(each)]
 
 
-def _went_on(event: Event, events: Sequence[Event], file: LogFile, progress: Sequence[Signature]) -> bool:
-    """Return whether what follows an error in its log shows that the program went on."""
+def _from_outside(others: Sequence[Event], ends: Mapping[int, Ended]) -> bool:
+    """Return whether these lines and ends only say that Slurm or the user ended the job, whatever it did before."""
+    said = [each.signature.failure in ENDINGS for each in others if each.signature.id != _KILLED]
+    return any(said) and all(said) and {each.code for each in ends.values()} <= _ENDED_FROM_OUTSIDE
+
+
+def _until_the_time_was_over(events: Sequence[Event]) -> list[Event]:
+    """Return the events without exceptions next to Slurm's line about the time limit: its SIGTERM made them."""
+    over: dict[str, int] = {}
+    for each in events:
+        if each.signature.failure == "time_limit" and each.signature.sure:
+            over[each.source.name] = min(each.offset, over.get(each.source.name, each.offset))
+    return [
+        each
+        for each in events
+        if not (0 < each.offset - over.get(each.source.name, each.offset) < NEAR and _is_harmless(each))
+    ]
+
+
+def _without_ignored(events: Sequence[Event], files: Mapping[str, LogFile]) -> list[Event]:
+    """Return the events without those in tracebacks of exceptions that Python or a library ignored, as it says."""
+    headers = (each for each in events if each.signature.id in IGNORING)
+    spans: dict[tuple[str, int | None], list[tuple[int, int]]] = {}
+    for each in itertools.islice(headers, MOST_IGNORED):
+        with suppress(OSError):  # it is gone meanwhile
+            spans.setdefault((each.source.name, each.rank), []).append((each.offset, _end_of_ignored(each, files)))
+    return [
+        each
+        for each in events
+        if not any(start < each.offset <= end for start, end in spans.get((each.source.name, each.rank), ()))
+    ]
+
+
+def _end_of_ignored(header: Event, files: Mapping[str, LogFile]) -> int:
+    """Return the offset of the exception below such a line; of the last one in a chain."""
+    with files[header.source.name].opened() as opened:
+        opened.seek(header.offset)
+        raws = opened.read(IGNORED_BYTES).split(b"\n")
+    prefix = raws[0][: max(0, raws[0].find(header.text[:20].encode()))]
+    at = end = header.offset
+    found = False  # an exception: its chain may go on
+    for above, raw in itertools.pairwise(raws):
+        at += len(above) + 1
+        if not raw.startswith(prefix):
+            continue  # of another rank
+        line = lines.read(raw)
+        if _CHAINED.match(line.text):
+            found = False
+        elif found and line.text:
+            break
+        elif not _IN_TRACEBACK.match(line.text):
+            end, found = at, True
+    return end
+
+
+def _went_on(
+    event: Event, events: Sequence[Event], file: LogFile, progress: Sequence[Signature], *, outside: bool, oom: bool
+) -> bool:
+    """Return whether what follows an error in its log shows that the program went on.
+
+    `outside`: something else ended it later. Other ranks, which wait for one that failed, may write until then.
+    `oom`: whether the memory of a GPU was full.
+    """
     if event.signature.failure == "symptom_only":
         return False
     with suppress(OSError), file.opened() as opened:
         opened.seek(event.offset)
-        after = opened.read(BLOCK)  # not by line: one can be as long as the file
-        if any(each.signature.failure == "gpu_oom" for each in events):  # PyTorch may print a table after it
+        after = opened.read(NEAR)  # not by line: one can be as long as the file
+        if not (outside or oom) and after.count(b"\n") >= WENT_ON:
+            return True
+        after += b"" if outside else opened.read(BLOCK - NEAR)
+        if oom:  # PyTorch may print a table after it
             texts = [lines.read(raw).text for raw in after.split(b"\n")[1:]]
             return any(each.pattern.search(text) for text in texts for each in progress)
+        if outside:
+            shell = event.signature.id in SHELL and after.count(b"\n") > SHELL_WENT_ON
+            return shell or _goes_on(event, after, progress)
         return after.count(b"\n") >= WENT_ON or _goes_on(event, after, progress) or _shell_went_on(after, events)
     return False
 
@@ -126,7 +209,7 @@ def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:
 
 def _is_harmless(event: Event) -> bool:
     """Return whether a program or a shell that goes on may have written this."""
-    return event.signature.id in {ANY_EXCEPTION, "python-traceback", "cuda-oom-allocator", *_CAUGHT, *SHELL} or (
+    return event.signature.id in {ANY_EXCEPTION, TRACEBACK, "cuda-oom-allocator", *_CAUGHT, *SHELL} or (
         event.signature.role == "symptom" and event.signature.failure == "symptom_only"
     )
 

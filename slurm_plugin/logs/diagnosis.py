@@ -13,18 +13,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.logs import aftermath, clocks, endings, flight_recorder, judge, lines, ranking
+from slurm_plugin.logs import aftermath, clocks, endings, flight_recorder, judge, lines, ranking, tail
 from slurm_plugin.logs.known import Known, confirmed, recorded, weighed
-from slurm_plugin.logs.scan import Event, Scanner, Source
-from slurm_plugin.logs.signature import CLASSES, Signature
+from slurm_plugin.logs.scan import BLOCK, Event, Scanner, Source
+from slurm_plugin.logs.signature import CLASSES, Signature, advice, filled
 from slurm_plugin.logs.source import CONTEXT, NEAR, LogFile, Part, log_file
 
 _TRACE: Final = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen|/bin/(?:torchrun|mpirun)")
 ENDED_BY_SIGNAL: Final = 128  # and above: exit codes of a shell for a signal
 LAST_LINES: Final = 2
-_PLACEHOLDER: Final = re.compile(r"\b(?:JOB|NODES?|FILE|MODULE|NAME|ADDRESS)\b")  # in advice
-_PLAIN: Final = re.compile(r"[\w./+:@=,][\w./+:@=,-]*", re.ASCII)  # to a shell, a word and nothing else
+ENDS: Final = (200, 100, 50, 25)  # lines at the end of a log, in each of which a signature counts anew
 LONGEST: Final = 400  # characters of the line of evidence
 FOR_ERRORS: Final = 0.5  # of the time that is left, for finding the first errors of one large log
 
@@ -93,6 +92,7 @@ def of_files(
                 stopped[file.source.node] += endings.stopped(text)
                 failed |= endings.failed_nodes(text) if known.by_node else set()
     _scan_errors(files.values(), scanner, limit, told)
+    _scan_ends(files.values(), scanner)
     sources = [each.source for each in files.values()]
     hosts = {*known.nodes.values(), *known.faults}
     ends = {rank: each._replace(node=_node(each.node, hosts)) for rank, each in ends.items()}
@@ -204,6 +204,42 @@ def _scan_errors(files: Iterable[LogFile], scanner: Scanner, limit: int, told: C
                 scanner.read(Part(opened, length, told), file.source, offset)
 
 
+def _scan_ends(files: Iterable[LogFile], scanner: Scanner) -> None:
+    """Look at the end of logs with more lines of a signature than are kept: the last exception may have ended it."""
+    known = {(each.source.name, each.signature.id, each.offset) for each in scanner.events if scanner.full}
+    for file in (each for each in files if each.source.name in scanner.full and not each.is_error_file):
+        for count in ENDS:
+            with suppress(OSError):
+                found = _scan_end(file, scanner, count)
+                new = [each for each in found if (each.source.name, each.signature.id, each.offset) not in known]
+                known |= {(each.source.name, each.signature.id, each.offset) for each in new}
+                scanner.events += new
+
+
+def _scan_end(file: LogFile, scanner: Scanner, count: int) -> list[Event]:
+    """Return the exceptions in the last lines of a log. Raises OSError.
+
+    One whose traceback does not begin there is left out: a line above may say that it was ignored.
+    """
+    end = min(file.end, file.path.stat().st_size)
+    start = tail.last_lines(file.path, tail.Range(file.start, end), count).start
+    if end - start > BLOCK:
+        return []
+    with file.opened() as opened:
+        opened.seek(start)
+        scanner.count_anew()
+        kept, scanner.events = scanner.events, []
+        scanner.read(Part(opened, end - start, lambda _: None), file.source, start)
+        found, scanner.events = scanner.events, kept
+    if not any(each.signature.id in aftermath.IGNORING for each in (*kept, *found)):
+        return found
+    begun: dict[int | None, int] = {}
+    for each in found:
+        if each.signature.id in aftermath.IGNORING or (each.signature.id == ranking.TRACEBACK and each.offset > start):
+            begun.setdefault(each.rank, each.offset)
+    return [each for each in found if each.offset >= begun.get(each.rank, end)]
+
+
 def _of_dumps(dumps: Mapping[int, Path], deadline: float) -> flight_recorder.Finding | None:
     """Return what the flight recorder's dumps show, of as many ranks as there is time for."""
     found = {}
@@ -225,8 +261,7 @@ def _shown(found: Diagnosis, files: Mapping[str, LogFile], limit: int, progress:
         return event._replace(number=file.number(event.offset) if event.offset <= start + first else 0)
 
     cause = cause._replace(event=cause.event and numbered(cause.event), others=tuple(map(numbered, cause.others)))
-    found = found._replace(cause=cause)
-    event = cause.event
+    found, event = found._replace(cause=cause), cause.event
     if len(cause.ranks) == 1:
         for file in (each for each in files.values() if each.source.rank in (None, cause.ranks[0])):
             same = event is not None and event.source == file.source
@@ -287,7 +322,7 @@ def form(found: Diagnosis) -> dict[str, Any]:
         "evidence": event and {**_place_of(event), "text": event.text[:LONGEST], "signature": event.signature.id},
         "last": {"file": found.last[0], "lines": [each[:LONGEST] for each in found.last[1:]]} if found.last else None,
         "means": own.means if own else "",
-        "fix": _filled(fix, found, own),
+        "fix": filled(fix, _words(found, own)),
         "retry": retry,
         "beside": cause.beside,
         "kernel": dict([cause.kernel]) if cause.kernel else {},
@@ -299,27 +334,14 @@ def form(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _filled(fix: Iterable[str], found: Diagnosis, own: Signature | None) -> list[str]:
-    """Return advice with what is known of the failure in place of JOB, NODE, FILE and so on, ready for a shell."""
+def _words(found: Diagnosis, own: Signature | None) -> dict[str, str]:
+    """Return what is known of the failure for the placeholders of advice."""
     cause = found.cause
     read = own.pattern.search(cause.event.text) if own and cause.event else None
-    groups = {name: value or "" for name, value in read.groupdict().items()} if read else {}
-    values = dict.fromkeys(("FILE", "MODULE", "NAME"), groups.get("what", ""))
-    values |= {"JOB": found.job, "ADDRESS": groups.get("peer_node", ""), "NODES": ",".join(cause.nodes)}
-    values["NODE"] = cause.nodes[0] if len(cause.nodes) == 1 else ""
-
-    def value(placeholder: re.Match[str]) -> str:
-        known = values[placeholder[0]]
-        return known if _PLAIN.fullmatch(known) else placeholder[0]  # a program can write what it likes into its log
-
-    return [_PLACEHOLDER.sub(value, each) for each in fix]
-
-
-def advice(failure: str, own: Signature | None) -> tuple[tuple[str, ...], bool | None]:
-    """Return what to do, and whether another run may succeed as it is, by the signature, else by the class."""
-    kind = CLASSES.get(failure, CLASSES["none"])
-    fix = own.fix if own and own.fix else (kind.fix,) if kind.fix else ()
-    return fix, kind.retry if own is None or own.retry is None else own.retry
+    groups = read.groupdict("") if read else {}
+    node = cause.nodes[0] if len(cause.nodes) == 1 else ""
+    words = {"JOB": found.job, "NODE": node, "NODES": ",".join(cause.nodes), "ADDRESS": groups.get("peer_node", "")}
+    return words | dict.fromkeys(("FILE", "MODULE", "NAME"), groups.get("what", ""))
 
 
 def _place_of(event: Event) -> dict[str, Any]:

@@ -335,14 +335,16 @@ def _by_accusation(symptoms: Sequence[Event], ended: Mapping[int, Ended], nodes:
     return Cause(failure, whose, "unknown", best, ranks, where, verdict)
 
 
-def _says_least(event: Event) -> tuple[int, bool, bool]:
+def _says_least(event: Event) -> tuple[int, bool, bool, bool]:
     """Order symptoms: a class of its own, a consequence, a line that points elsewhere, a summary.
 
-    Of equal ones, first those that accuse a rank or a node, then those whose rank is known.
+    Of equal ones, first those that accuse a rank or a node, then those whose rank is known. The first line of a
+    traceback says least.
     """
     level = int(event.signature.failure == "symptom_only")
     if event.signature.role == "pointer":
         level = 2
     elif event.signature.summary or event.signature.failure == "unknown":
         level = 3
-    return level, event.peer is None and not event.peer_node, event.rank is None
+    accuses = event.peer is not None or bool(event.peer_node)
+    return level, not accuses, event.rank is None, event.signature.id == ranking.TRACEBACK

@@ -18,9 +18,10 @@ _GENERAL: Final = frozenset({"user_code", "segfault"})
 # What was tried again and again, and why it failed in the end.
 _EXPLAINED_BY: Final[Mapping[str, str]] = {"rendezvous": "net_name"}
 ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line says more
+TRACEBACK: Final = "python-traceback"
 # These name the rank or the node that the lines next to them are about.
 _HEADS: Final = frozenset({
-    "cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which", "ompi-segfault",
+    "cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which", "ompi-segfault", "ompi-err-rank",
     "ray-memory-node",
 })  # fmt: skip
 # A shell says this and goes on with the next command.
@@ -95,7 +96,8 @@ def _headed(root: Event, events: Sequence[Event]) -> Event:
     ]
     if not heads:
         return root
-    head = min(heads, key=lambda each: (abs(each.offset - root.offset), not each.node))
+    # A stack of errors stands below its head; what comes after it is about the rank that a launcher ended first.
+    head = min(heads, key=lambda each: (each.offset > root.offset, abs(each.offset - root.offset), not each.node))
     return root._replace(rank=head.peer if head.rank is None else head.rank, node=head.node or head.peer_node)
 
 

@@ -84,6 +84,7 @@ class Scanner:
         self.deadline, self._ranks_of = deadline, ranks_of
         self.events: list[Event] = []
         self.cut = False  # whether the deadline came
+        self.full = set[str]()  # the names of sources with more lines of a signature than are kept
         self._forms = _Forms(tuple(signatures))
         self._signatures = tuple(signatures)
         self._naming = {each.id for each in signatures if "(?P<rank>" in each.pattern.text}  # may name another rank
@@ -167,6 +168,7 @@ class Scanner:
             noise = signature.role == "noise"
             many = self._counts.get((source.name, signature.id, speaker), 0) >= EACH
             if many and not noise and signature.id not in self._naming:
+                self.full.add(source.name)
                 continue
             if not (found := signature.pattern.search(line.text)) and not (
                 host and (found := signature.pattern.search(line.text[host.end() :]))

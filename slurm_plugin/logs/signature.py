@@ -44,6 +44,8 @@ _TEXTS: Final = ("id", "role", "class", "pattern", "whose", "means", "example", 
 _FLAGS: Final = ("sure", "retry", "summary")
 LEAST_LITERAL: Final = 3  # letters or digits in a row: a shorter word is in too many lines
 _WORD = re.compile(r"[A-Za-z0-9_]+")
+_PLACEHOLDER: Final = re.compile(r"\b(?:JOB|NODES?|FILE|MODULE|NAME|ADDRESS)\b")  # in `fix`
+_PLAIN: Final = re.compile(r"[\w./+:@=,][\w./+:@=,-]*", re.ASCII)
 
 
 class FailureClass(NamedTuple):
@@ -269,6 +271,23 @@ def read(entries: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
         )
         for entry in entries
     )
+
+
+def advice(failure: str, own: Signature | None) -> tuple[tuple[str, ...], bool | None]:
+    """Return what to do, and whether another run may succeed as it is, by the signature, else by the class."""
+    kind = CLASSES.get(failure, CLASSES["none"])
+    fix = own.fix if own and own.fix else (kind.fix,) if kind.fix else ()
+    return fix, kind.retry if own is None or own.retry is None else own.retry
+
+
+def filled(fix: Iterable[str], words: Mapping[str, str]) -> list[str]:
+    """Return advice with these words in place of JOB, NODE, FILE and so on. What a shell would split stays out."""
+
+    def word(placeholder: re.Match[str]) -> str:
+        known = words[placeholder[0]]
+        return known if _PLAIN.fullmatch(known) else placeholder[0]  # a program can write what it likes into its log
+
+    return [_PLACEHOLDER.sub(word, each) for each in fix]
 
 
 def literals_of(pattern: str) -> list[list[str]]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from slurm_plugin.errors import printable
-from slurm_plugin.logs.diagnosis import Diagnosis, advice, form
+from slurm_plugin.logs.diagnosis import Diagnosis, form
 from slurm_plugin.logs.scan import Event
-from slurm_plugin.logs.signature import CLASSES, ROLES, Signature
+from slurm_plugin.logs.signature import CLASSES, ROLES, Signature, advice
 from slurm_plugin.records.diagnoses import WHOSE, culprit, head, verdict
 from slurm_plugin.views.columns import columns, paint
 

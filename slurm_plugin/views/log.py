@@ -7,6 +7,7 @@ from slurm_plugin.logs.reader import Entry
 from slurm_plugin.views.columns import paint
 
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB")
+_PYTHONS = re.compile(r"\[\^?\]?(?:\\.|[^]\\])*\]|\\.|\(\?:|[*+?}]\?")  # parts of an expression that less may not know
 
 
 def line(found: Entry, *, on: bool, pattern: re.Pattern[str] | None = None) -> str:
@@ -43,5 +44,15 @@ def pager(words: list[str], pattern: str) -> list[str]:
     """Return the command of a pager that shows colours and steps through the matches."""
     if words[0].rpartition("/")[2] != "less":
         return words
+    case = ["-I"] if pattern.startswith("(?i)") else []
+    pattern = _PYTHONS.sub(_posix, pattern.removeprefix("(?i)"))
     # less takes some characters at the beginning of a pattern as its own commands.
-    return [*words, "-R", f"+/{chr(92) if pattern[:1] in ('!', '@', '&') else ''}{pattern}"]
+    return [*words, "-R", *case, f"+/{chr(92) if pattern[:1] in ('!', '@', '&') else ''}{pattern}"]
+
+
+def _posix(found: re.Match[str]) -> str:
+    """Return a part of a regular expression as less reads it: mostly POSIX's, without Python's shorthands."""
+    text = found[0]
+    if text.startswith("["):
+        return text.replace(r"\d", "0-9").replace(r"\s", "[:space:]").replace(r"\w", "[:alnum:]_")
+    return {r"\d": "[0-9]", r"\D": "[^0-9]", "(?:": "("}.get(text, text[0] if text[0] in "*+?}" else text)

@@ -30,7 +30,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setattr(module, name, HANG_S)
     (tmp_path / "textfile").mkdir()
     (tmp_path / "spool").mkdir()
-    return {"metrics_directory": str(tmp_path / "textfile"), "spool_directory": str(tmp_path / "spool")}
+    places = {"metrics_directory": str(tmp_path / "textfile"), "spool_directory": str(tmp_path / "spool")}
+    return {**places, "prechecks": {"state": str(tmp_path / "state")}}
 
 
 def count(site: dict[str, Any], name: str) -> float:

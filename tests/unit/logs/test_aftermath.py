@@ -134,3 +134,60 @@ def test_an_error_of_the_shell_that_the_job_survived(tmp_path: Path) -> None:
     for end in ("", "rows: 3\n" * 20, "rows: 3\n" * 60 + "cannot start\n"):
         assert found(wrong + end, tmp_path)[0] == "import_env", end
     assert found(wrong + "rows: 3\n" * 60, tmp_path, Known(code=1))[0] == "import_env"
+
+
+OVER = "slurmstepd: error: *** JOB 41 ON n1 CANCELLED AT 2026-04-04T10:00:00 DUE TO TIME LIMIT ***\n"
+STEPS = "step 4 loss 0.2\nstep 5 loss 0.2\nstep 6 loss 0.2\n"
+ENDED = "srun: error: n1: tasks 0-3: Terminated\n"
+IGNORED = "Exception ignored in: <function X.__del__ at 0x1>\n"
+THROWN = 'Traceback (most recent call last):\n  File "x.py", line 3, in close\n    self.y()\nAttributeError: y\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        (RAISED + STEPS + OVER, "time_limit"),
+        (RAISED + STEPS + OVER + ENDED, "time_limit"),
+        (RAISED + STEPS + OVER.replace(" DUE TO TIME LIMIT", ""), "cancelled"),
+        ("module: command not found\n" + "cell 1 is ready\n" * 50 + OVER, "time_limit"),
+        (STEPS + OVER + RAISED, "time_limit"),  # Slurm's SIGTERM raised it
+        (RAISED + OVER, "user_code"),  # the others waited for that rank
+        (RAISED + "n2: still waiting\n" * 300 + OVER, "user_code"),
+        (RAISED + STEPS + "srun: error: n1: task 0: Exited with exit code 1\n" + OVER, "user_code"),
+        (RAISED + STEPS + "failed (exitcode: 1) local_rank: 5 (pid: 7) of binary: python\n" + OVER, "user_code"),
+    ],
+)
+def test_an_exception_before_slurm_ended_the_job(text: str, failure: str, tmp_path: Path) -> None:
+    """A program that made steps after it had caught it; a rank that failed while the others waited had not."""
+    assert found(text, tmp_path)[0] == failure
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        (f"{STEPS}{IGNORED}{THROWN}", "none"),
+        (f"{STEPS}{IGNORED}BrokenPipeError: [Errno 32] Broken pipe\n", "none"),
+        (f"{STEPS}Error in atexit._run_exitfuncs:\n{THROWN}", "none"),
+        (f"{IGNORED}{THROWN}\nDuring handling of the above exception, another exception occurred:\n\n{THROWN}", "none"),
+        (f"{IGNORED}{THROWN}{THROWN}", "user_code"),
+        (f"{IGNORED}{THROWN}" * 12, "none"),  # more than are kept
+        (f"{IGNORED}{THROWN}" * 12 + THROWN, "user_code"),
+        ("".join(f"1: {line}\n0: step 1\n" for line in f"{IGNORED}{THROWN}".splitlines()), "none"),
+    ],
+)
+def test_an_exception_that_python_ignored(text: str, failure: str, tmp_path: Path) -> None:
+    """It ended no program; one that follows it may have."""
+    assert found(text, tmp_path)[0] == failure
+
+
+def test_more_exceptions_than_are_kept(tmp_path: Path) -> None:
+    """Hundreds of lines follow the first ones. The last one ended the program."""
+    assert found(RAISED * 99, tmp_path)[0] == "user_code"
+    assert found(RAISED * 99 + "step 4 loss 0.2\n" * 300, tmp_path)[0] == "none"
+    assert found("RuntimeError: 1\n" * 400, tmp_path)[0] == "user_code"
+
+
+def test_modules_that_a_program_does_without(tmp_path: Path) -> None:
+    """It says so, and goes on."""
+    assert found(f"ModuleNotFoundError: No module named 'apex'\n{STEPS}", tmp_path)[0] == "none"
+    assert found("ModuleNotFoundError: No module named 'apex'\n", tmp_path)[0] == "import_env"

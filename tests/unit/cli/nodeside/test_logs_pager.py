@@ -28,6 +28,8 @@ CODE = (
         (["less"], "a+", ["less", "-R", "+/a+"]),
         (["/usr/bin/less", "-S"], "!x", ["/usr/bin/less", "-S", "-R", "+/\\!x"]),
         (["more"], "a", ["more"]),
+        (["less"], r"(?i)step \d+ [\d.]+(?:s|ms)?", ["less", "-R", "-I", "+/step [0-9]+ [0-9.]+(s|ms)?"]),
+        (["less"], r"a.*?\\d\(\?", ["less", "-R", r"+/a.*\\d\(\?"]),
     ],
 )
 def test_the_pager_s_command(words: list[str], pattern: str, command: list[str]) -> None:

@@ -91,7 +91,7 @@ ALGORITHMS = ", ".join(search_key.OPTIONS)
 REGEX = r"accepted: a regular expression with a group, such as loss=(\S+)"
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "algorithm": ({"algorithm": "tpe"}, f"line 5: search.algorithm: found 'tpe'; accepted: one or several of "
-                                        f"{ALGORITHMS}"),
+                                        f"{ALGORITHMS}; did you mean tpe_search?"),
     "twice": ({"algorithm": "[random, random]"}, "line 5: search.algorithm: found random, random; accepted: each"
                                                  " algorithm once, at least one"),
     "beside": ({"algorithm": "[grid, random]", "space": "{lr: 1, o: {name: 1}}", "trials": ""},
