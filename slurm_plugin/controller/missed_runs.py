@@ -23,7 +23,8 @@ def unspooled_ends(jobs: Iterable[Job], nodes: Callable[[], Mapping[str, Node]])
     """
     behind = [job for job in jobs if job.restarts and not job.reason.startswith(HELD) and is_uncounted(job)]
     found = []
-    known = nodes() if behind else {}
+    # Preempted jobs remain uncounted. Many jobs times all nodes take seconds; few nodes are drained for a job.
+    known = {name: node for name, node in nodes().items() if " [job " in node.standing_reason} if behind else {}
     for job in behind:
         if job.state == "COMPLETING":
             found.append(Ended(job.id, job.restarts, tuple(nodelist.expand(job.nodes)) if job.nodes else ()))

@@ -17,6 +17,7 @@ from prechecks import files
 from slurm_plugin.errors import SlurmPluginError
 from slurm_plugin.records import grant, site_settings, syslog
 from slurm_plugin.slurm import Slurm, changes, connect
+from slurm_plugin.slurm.calls import Patience
 
 VARIABLE: Final = "SLURM_PLUGIN_ASKED"
 LOCK: Final = "asked.lock"  # in the spool directory, which only SlurmUser may write
@@ -38,7 +39,9 @@ def main() -> int:
     spool = os.open(site["spool_directory"], files.DIRECTORY & ~os.O_NOFOLLOW)
     try:
         with files.Locked(spool, LOCK, LOCK_S):
-            said = serve(request, site, connect(site["slurm_bin"], deadline_s=DEADLINE_S, patience_s=PATIENCE_S))
+            door = connect(site["slurm_bin"], deadline_s=DEADLINE_S)
+            # Repeat all of it: after a restart of slurmctld the job may have another grant than the one that was read.
+            said = Patience(PATIENCE_S).ask(lambda: serve(request, site, door), repeatable=True)
         syslog.syslog(syslog.LOG_INFO, said)
     except BlockingIOError:
         syslog.syslog(syslog.LOG_WARNING, f"request {request!r} of a job's owner: other requests take too long")
@@ -68,6 +71,8 @@ def _longer(door: Slurm, job_id: int, minutes: int, site: Mapping[str, Any]) -> 
     most = first + int(site.get("extend_time_s", 0)) // 60
     if minutes > most:
         raise RefusedError(f"job {job_id} began with {first} minutes and may have {most} (extend_time)")
+    if any(Path(site["spool_directory"]).glob(f"{job_id}.*.json")):  # the worker may be about to write the grant, too
+        raise RefusedError(f"a restart of job {job_id} is being counted; ask again in a moment")
     comment = grant.written(job.admin_comment, replace(given, time=first))
     door.update_job(job_id, TimeLimit=str(minutes), AdminComment=comment)
     return f"job {job_id}: the time limit is raised from {limit_s // 60} to {minutes} minutes for its owner"

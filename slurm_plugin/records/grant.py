@@ -16,7 +16,7 @@ from slurm_plugin.slurm import ENDED, Job, Queueing
 PREFIX = "sp1:"
 _START = 'sp1:{"'  # quotes inside the JSON are escaped, so the last match begins the grant
 MAX_NAMED = 16  # nodes in `excluded`; the job's ExcNodeList has all
-MAX_WORDS = 2000  # bytes of `last`; only 4096 bytes of an admin_comment are read, and a truncated grant is invalid
+MAX_WORDS = 2000  # bytes of `last`, so that the rest of a grant fits, too
 MAX_BYTES = 3400  # of a grant; the oldest `runs` are dropped to make it fit
 MAX_RUN = 160  # bytes of a run's nodes, and of its reason
 NO_MORE: Final = "no restart left"  # how `last` begins if the job was ended for that reason

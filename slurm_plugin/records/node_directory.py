@@ -171,11 +171,12 @@ def joined_names(names: Iterable[str]) -> str:
 def user_folder(run_directory: str, directory: str, *, make: bool = True) -> str:
     """Return the user's folder for a run on this node. If root's Prolog made none, make a folder in /tmp.
 
-    `directory`: the result of `joined_names`. `make`: False for a reader, which leaves nothing behind. Raises
-    FileExistsError if another user owns the folder in /tmp or has access to it, and OSError if it cannot be made.
+    `directory`: the result of `joined_names`. `make`: False for a reader, which leaves nothing behind: without a folder
+    it gets root's path, where nothing is. Raises FileExistsError if another user owns the folder in /tmp or has access
+    to it, and OSError if it cannot be made.
     """
-    names = directory.split(SEPARATOR)
-    for path in (f"{run_directory}/jobs/{name}/user" for name in names):
+    roots = [f"{run_directory}/jobs/{name}/user" for name in directory.split(SEPARATOR)]
+    for path in roots:
         if os.path.isdir(path):  # noqa: PTH112 - pathlib costs every node 5 ms
             return path
     path = _spare(directory)
@@ -183,9 +184,13 @@ def user_folder(run_directory: str, directory: str, *, make: bool = True) -> str
         if make:
             os.mkdir(path, 0o700)  # noqa: PTH102
     except FileExistsError:
+        pass
+    try:
         found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
+    except FileNotFoundError:
+        return roots[0]  # not `path`: another user could make it before the caller reads it
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     return path
 
 

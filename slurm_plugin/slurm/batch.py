@@ -46,7 +46,7 @@ class Batch(CommandRunner):
         ]
         asked = [Command(["sbatch", f"--{each}"], variables=words) for each in lacking]
         results = self._run(asked, time.monotonic() + self._deadline_s) if asked else []
-        takes = {name: parse.probed_flag(result.err) for name, result in zip(lacking, results, strict=True)}
+        takes = {name: probed_flag(result.err) for name, result in zip(lacking, results, strict=True)}
         return found | {name: kind for name, kind in takes.items() if kind}
 
     def _submitted(self, command: Command) -> Submitted:
@@ -104,3 +104,14 @@ def submitted(text: str) -> list[Submitted]:
     if not found:
         raise SlurmError(f"sbatch answered {text.strip()!r} in place of a job id\n  look for the job with: squeue --me")
     return list(dict.fromkeys(Submitted(int(each[1]), each[2] or "") for each in found))
+
+
+def probed_flag(said: str) -> str:
+    """Return the kind of a flag that the help does not list, from sbatch's error for it with an empty script.
+
+    Return "" for an unknown flag. getopt_long(3) also accepts an abbreviated flag, so callers must not try the
+    beginning of another flag.
+    """
+    if "unrecognized option" in said or "ambiguous" in said:
+        return ""
+    return parse.VALUE if "requires an argument" in said else parse.OPTIONAL

@@ -69,7 +69,9 @@ class Commands(Batch, Listing, Inventory):
         """
         if not job_ids:
             return {}
-        found = parse.queueing(self._fields(job_ids, parse.QUEUEING, calls.READ_JOBS))
+        nonce = new_nonce()
+        form = parse.form(nonce, parse.QUEUEING, parse.TYPED)
+        found = parse.queueing(self._fields(job_ids, form, calls.READ_JOBS), nonce)
         self._names |= {number: each.name for number, each in found.items() if each.name}
         return {each: found[each] for each in job_ids if each in found}
 

@@ -258,7 +258,7 @@ def _job(row: Sequence[Any]) -> Job:
         state=state if state in parse.JOB_STATES else UNKNOWN,
         reason=parse.NOTHING.get(reason, reason or ""),
         nodes=nodes or "",
-        excluded=excluded or "",
+        excluded=parse.node_list(excluded or ""),
         restarts=restarts,
         comment=comment or "",
         admin_comment=admin or "",

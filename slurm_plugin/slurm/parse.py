@@ -18,7 +18,8 @@ PLAIN: Final = (
     "JobID", "UserName", "Partition", "State", "NodeList", "RestartCnt", "exit_code", "SubmitTime", "StartTime",
     "EndTime", "ExcNodes",
 )  # fmt: skip
-QUEUEING: Final = "JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ReqNodes:0|,ArrayJobID:0|,ArrayTaskID:0"
+QUEUEING: Final = ("JobID", "TimeLimit", "MinTime", "Deadline", "Nice", "ArrayJobID", "ArrayTaskID")
+TYPED: Final = ("ReqNodes",)  # behind QUEUEING: a node list as the user typed it, which may have newlines
 OUTPUT: Final = ("JobID", "STDOUT", "ArrayJobID", "ArrayTaskID", "UserName", "Name")
 ERRORS: Final = ("JobID", "STDERR", *OUTPUT[2:])  # as OUTPUT
 MEMBERS: Final = "JobID:0|,ArrayJobID:0|,ArrayTaskID:0|,HetJobID:0|,HetJobOffset:0"
@@ -54,6 +55,7 @@ _FORECAST = re.compile(
 _PATTERN = re.compile("%([0-9]{0,2})(.)", re.ASCII | re.DOTALL)
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([MGTP]?)", re.ASCII)
 _STATE_WORD = re.compile(r"[A-Z_]+", re.ASCII)
+_BETWEEN_NODES = re.compile(r"[,\s]+")
 NONE, OPTIONAL, VALUE = "none", "optional", "value"
 # Two flags that have a value, which the help does not show (opt.c: required_argument, optional_argument).
 _FLAG_TAKES: Final[Mapping[str, str]] = {"container": VALUE, "get-user-env": OPTIONAL}
@@ -113,7 +115,7 @@ def job(plain: Sequence[str], leave_out: str, free: Sequence[str]) -> Job:
             state if state in JOB_STATES else UNKNOWN,
             given(reason, reason),
             given(nodes, nodes),
-            given(leave_out, leave_out),
+            node_list(leave_out),
             int(restarts),
             "" if comment == NULL else comment,
             "" if admin == NULL else admin,
@@ -139,14 +141,20 @@ def states(text: str) -> dict[int, str]:
     }
 
 
-def queueing(text: str) -> dict[int, Queueing]:
-    """Return job id -> the limits on its wait, from the answer to QUEUEING. Raise SlurmError for a malformed line."""
+def node_list(typed: str) -> str:
+    """Return a node list as the user typed it, with single commas: Slurm also takes `n1, n2`, newlines and `n1,,n2`."""
+    return _BETWEEN_NODES.sub(",", NOTHING.get(typed, typed)).strip(",")
+
+
+def queueing(text: str, nonce: str) -> dict[int, Queueing]:
+    """Return job id -> the limits on its wait, from the answer to QUEUEING. Raise SlurmError for a malformed record."""
     found: dict[int, Queueing] = {}
-    for row in _lines(text, 8, lambda row: (row[0], row[4].lstrip("-"))):
-        number, limit, least, deadline, nice, required, array, task = row
+    for fixed, required in rows(text, nonce, 1 + len(TYPED)):
+        (row,) = _lines(fixed.lstrip("\n") + "\n", len(QUEUEING), lambda row: (row[0], row[4].lstrip("-")))
+        number, limit, least, deadline, nice, array, task = row
         name = f"{array}_{task}" if task.isdigit() else ""
         times = seconds(limit), seconds(least) or 0, utc(deadline)
-        found[int(number)] = Queueing(*times, int(nice), name, required)
+        found[int(number)] = Queueing(*times, int(nice), name, node_list(required))
     return found
 
 
@@ -337,14 +345,3 @@ def sbatch_flags(text: str) -> dict[str, str]:
             kind = {None: NONE, "=": VALUE, "[=": OPTIONAL}[match["value"]]
             found.setdefault(match["name"], _FLAG_TAKES.get(match["name"], kind))
     return found
-
-
-def probed_flag(said: str) -> str:
-    """Return the kind of a flag that the help does not list, from sbatch's error for it with an empty script.
-
-    Return "" for an unknown flag. getopt_long(3) also accepts an abbreviated flag, so callers must not try the
-    beginning of another flag.
-    """
-    if "unrecognized option" in said or "ambiguous" in said:
-        return ""
-    return VALUE if "requires an argument" in said else OPTIONAL

@@ -205,8 +205,10 @@ def _priority_names(each: Priority) -> list[str]:
 
 
 def compiled_priorities(priorities: Mapping[str, Priority]) -> dict[str, Any]:
-    """Return the plain values for slurm_plugin.slurm.changes."""
-    return {word: msgspec.to_builtins(each) for word, each in priorities.items()}
+    """Return the plain values for slurm_plugin.slurm.changes. Slurm's accounting has each QOS in lower case."""
+    return {
+        word: {**msgspec.to_builtins(each), "qos": each.qos and each.qos.lower()} for word, each in priorities.items()
+    }
 
 
 def guarded_priorities(priorities: Mapping[str, Priority]) -> dict[str, dict[str, str]]:

@@ -133,11 +133,7 @@ def serve(path: Path, step: Sequence[str]) -> int:
         raise RelayError(f"{folder}: it is not a directory that only you can enter\n  remove it, if it is yours")
     with suppress(FileNotFoundError):
         path.unlink()
-    try:
-        return asyncio.run(_listen(path, step))
-    finally:
-        with suppress(FileNotFoundError):
-            path.unlink()
+    return asyncio.run(_listen(path, step))
 
 
 async def _listen(path: Path, step: Sequence[str]) -> int:
@@ -146,10 +142,16 @@ async def _listen(path: Path, step: Sequence[str]) -> int:
     before = os.umask(0o177)
     server = await asyncio.start_unix_server(relay.accept, path)
     os.umask(before)
+    own = path.lstat()
     gone = asyncio.Event()
     threading.Thread(target=_until_ssh_has_gone, args=(asyncio.get_running_loop(), gone), daemon=True).start()
     ends = [asyncio.ensure_future(each) for each in (relay.run(), gone.wait())]
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        with suppress(FileNotFoundError):
+            if os.path.samestat(own, path.lstat()):  # else it is that of a later ssh: the user has connected again
+                path.unlink()
     server.close()
     process.terminate()
     return await asyncio.to_thread(process.wait)

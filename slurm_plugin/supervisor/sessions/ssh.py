@@ -111,6 +111,7 @@ def _make_key(path: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(path):  # noqa: PTH110
             return
+        Path(f"{path}.new").unlink(missing_ok=True)  # of a step that was ended: ssh-keygen replaces no file
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", f"{path}.new"]
         try:
             subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr, timeout=KEYGEN_S)

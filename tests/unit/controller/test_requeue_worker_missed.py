@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.controller import requeue_worker
+from slurm_plugin.controller import missed_runs, requeue_worker
 from slurm_plugin.controller.missed_runs import unspooled_ends
 from slurm_plugin.controller.requeue_policy import Ended
 from slurm_plugin.records.grant import Grant, parse, written
@@ -46,6 +46,18 @@ def test_what_speaks_for_us() -> None:
 def test_what_does_not(job: Job) -> None:
     """A first run, a job without a grant, a counted run, a node of an earlier run, another's requeue."""
     assert _end(job, BAD, node("n1")) == []
+
+
+def test_many_preempted_jobs_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stay uncounted. Only nodes that are drained for a job are compared with each of them."""
+    compared: list[list[str]] = []
+    monkeypatch.setattr(
+        missed_runs, "_named", lambda nodes, *_: compared.append([each.name for each in nodes]) or ("n2",)
+    )
+    jobs = [given_job(number) for number in range(7, 10)]
+    found = unspooled_ends(jobs, lambda: {"n2": BAD, **{f"m{number}": node(f"m{number}") for number in range(9)}})
+    assert compared == [["n2"]] * 3
+    assert [each.job_id for each in found] == [7]
 
 
 def test_another_job_is_missed(tmp_path: Path) -> None:

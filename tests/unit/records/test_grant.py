@@ -11,7 +11,7 @@ from slurm_plugin.records.grant import MAX_BYTES, MAX_NAMED, Grant, Run, parse, 
 from slurm_plugin.slurm.parse import settings
 
 CAPTURED = Path(__file__).parents[2] / "captured"
-READ_BYTES = 4096  # of an admin_comment the door reads so many (slurm_plugin/slurm/commands.py)
+READ_BYTES = 4096  # some tools show no more of an admin_comment, and a grant that is cut off is none
 NAMES = st.text(alphabet="abcn0123456789.-", min_size=1, max_size=20)
 GRANTS = st.builds(
     Grant,

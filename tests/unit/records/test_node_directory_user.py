@@ -67,6 +67,17 @@ def test_folder_of_another_user(tmp_path: Path, spare: tuple[str, Path]) -> None
         node_directory.user_folder(str(tmp_path), directory)
 
 
+def test_folder_of_another_user_for_a_reader(tmp_path: Path, spare: tuple[str, Path]) -> None:
+    """`slurm-plugin shell` runs what is there: it is refused, too, and a missing one is root's to make."""
+    directory, path = spare
+    assert node_directory.user_folder(str(tmp_path), directory, make=False) == f"{tmp_path}/jobs/{directory}/user"
+    assert not path.exists()
+    path.mkdir(0o700)
+    os.chown(path, OTHER, OTHER)
+    with pytest.raises(FileExistsError):
+        node_directory.user_folder(str(tmp_path), directory, make=False)
+
+
 def test_folder_that_is_a_link(tmp_path: Path, spare: tuple[str, Path]) -> None:
     """A link is refused, even to a directory of the user's own."""
     directory, path = spare

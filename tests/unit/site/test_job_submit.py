@@ -189,6 +189,18 @@ def test_lines_that_sbatch_does_not_read(line: str, told: bool, lua: Lua) -> Non
     assert [each.startswith(says) for each in lines] == [True] * told
 
 
+@pytest.mark.parametrize("lines", ['"#plugin" .. string.rep("_", 20000)', 'string.rep("#\\n", 2000000)'])
+def test_no_script_takes_long(lines: str, lua: Lua) -> None:
+    """Submissions pass slurmctld one at a time, so no user's script may keep it busy."""
+    program = f"""
+    local script = "#!/bin/sh\\n" .. {lines} .. "\\ntrue\\n"
+    local begun = os.clock()
+    slurm_job_submit({{script = script}}, {{}}, 1000)
+    print(os.clock() - begun < 0.3)
+    """
+    assert lua(program) == ["true"]
+
+
 def test_our_own_failure(lua: Lua) -> None:
     """An error is logged in one line, and the job is accepted."""
     for job in ["nil", "7", "{comment = {}}", "setmetatable({}, {__index = function() error('x') end})"]:

@@ -7,36 +7,56 @@ import pytest
 
 from slurm_plugin.slurm import JobNotFoundError, Queueing, Request, Slurm, SlurmError
 from tests.refusals import refusal_of
-from tests.unit.slurm.fake_commands import Bin
+from tests.unit.slurm.fake_commands import Bin, record
+
+
+def waiting(job_id: int, **fields: str) -> dict[str, str]:
+    """Return a job's limits as SQUEUE_FORMAT2 names them, with these changes."""
+    array = {"ArrayJobID": str(job_id), "ArrayTaskID": "N/A"}
+    times = {"TimeLimit": "1-00:00:00", "MinTime": "0:00", "Deadline": "N/A", "Nice": "0"}
+    return {"JobID": str(job_id), **times, "ReqNodes": "", **array, **fields}
+
+
+TASK = {"TimeLimit": "UNLIMITED", "MinTime": "10:00", "Deadline": "2026-03-01T09:30:00", "Nice": "-100"}
 
 
 def test_queueing(commands: Bin) -> None:
     """One squeue has the limits of several jobs in seconds; UNLIMITED and no deadline are None."""
-    rows = "7|1-00:00:00|0:00|N/A|0||7|N/A\n8|UNLIMITED|10:00|2026-03-01T09:30:00|-100|n[1-2]|8|2\n"
-    commands.recorded("squeue", rows)
+    commands.squeue([waiting(7), waiting(8, **TASK, ReqNodes="n[1-2]", ArrayTaskID="2")])
     assert commands.door().queueing([7, 8, 10]) == {
         7: Queueing(86400, 0, None, 0),
         8: Queueing(None, 600, datetime(2026, 3, 1, 9, 30, tzinfo=UTC), -100, "8_2", "n[1-2]"),
     }
-    assert "--jobs=7,8,10" in commands.read("argv").split("\0")
-    assert (
-        "SQUEUE_FORMAT2=JobID:0|,TimeLimit:0|,MinTime:0|,Deadline:0|,Nice:0|,ReqNodes:0|,ArrayJobID:0|,ArrayTaskID:0"
-        in commands.read("env").split("\0")
-    )
+    (asked,) = commands.asked()
+    assert "--jobs=7,8,10" in asked.argv
     assert commands.door().queueing([]) == {}
 
 
+def test_queueing_of_a_typed_node_list(commands: Bin) -> None:
+    """Slurm takes blanks, newlines and empty names in --nodelist: they hide no other job, and name the same nodes."""
+    for typed in ("n1\nn[2, 4]", " n1,\tn[2,4]\n", "n1,,n[2,4],", "n1\n9|1:00|0:00|N/A|0|9|N/A\nn[2,4]"):
+        commands.squeue([waiting(6), waiting(7, ReqNodes=typed), waiting(8)])
+        found = commands.door().queueing([6, 7, 8, 9])
+        assert [*found] == [6, 7, 8]
+        assert "9|" in typed or found[7].required == "n1,n[2,4]"
+    commands.squeue([record(ExcNodes="n1, n2\nn3,")])
+    assert commands.door().jobs([7])[7].excluded == "n1,n2,n3"
+
+
 def test_queueing_that_is_no_answer(commands: Bin) -> None:
-    """A cut or foreign line is an error."""
-    for said in (
-        "7|1:00|0:00|N/A|0||7|N/A",
-        "x|1:00|0:00|N/A|0||7|N/A\n",
-        "7|1:00|0:00|N/A|||7|N/A\n",
-        "7|1:00|0:00|N/A|0|7|N/A\n",
+    """A cut or foreign record is an error."""
+    for wrong in (
+        {"JobID": "x"},
+        {"Nice": ""},
+        {"Nice": "0|1"},
+        {"TimeLimit": "1:00\n8"},
     ):
-        commands.recorded("squeue", said)
+        commands.squeue([waiting(7) | wrong])
         with pytest.raises(SlurmError, match="in place of a job"):
             commands.door().queueing([7])
+    commands.recorded("squeue", "7|1:00|0:00|N/A|0|7|N/A")
+    with pytest.raises(SlurmError, match="in the middle of a job"):
+        commands.door().queueing([7])
 
 
 def test_jobs_of_a_user_on_a_node(commands: Bin) -> None:
@@ -176,7 +196,7 @@ def test_a_change_of_an_arrays_task_is_for_that_task_alone(
     """An array task is changed by its name, as the id of the last task means the whole array."""
     door = commands.door()
     if known == "asked for":
-        commands.recorded("squeue", "4|1:00|0:00|N/A|0||4|2\n")
+        commands.squeue([waiting(4, ArrayTaskID="2")])
         door.queueing([4])
     elif known == "whether it may be requeued":
         commands.recorded("squeue", "4|1|1|4|2\n")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.slurm.parse import NONE, OPTIONAL, VALUE, probed_flag, sbatch_flags
+from slurm_plugin.slurm.batch import probed_flag
+from slurm_plugin.slurm.parse import NONE, OPTIONAL, VALUE, sbatch_flags
 
 CAPTURED = Path(__file__).parents[2] / "captured"
 RELEASES = ("22.05", "24.11", "26.05")

@@ -7,12 +7,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from slurm_plugin.supervisor.sessions import relay
 from slurm_plugin.supervisor.sessions.relay import Relay, RelayError
+from tests.waiting import until
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -115,16 +117,42 @@ asyncio.run(relay._answer({path!r}))
 """
 
 
+SERVE = (
+    "import sys; from pathlib import Path; from slurm_plugin.supervisor.sessions import relay; "
+    "sys.exit(relay.serve(Path(sys.argv[1]), sys.argv[2:]))"
+)
+ENVIRON = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+
+
+def test_a_second_ssh(tmp_path: Path) -> None:
+    """After a lost network the user connects again. The first ssh ends later, and leaves the socket of the second."""
+    place, words = tmp_path / "own/x.sock", [sys.executable, "-c", SERVE, tmp_path / "own/x.sock", "cat"]
+    numbers, sshs = [0], []
+
+    def number() -> int:
+        with suppress(FileNotFoundError):
+            return place.stat().st_ino
+        return 0
+
+    with ExitStack() as stack:
+        for _ in range(2):
+            ssh = stack.enter_context(subprocess.Popen(words, stdin=subprocess.PIPE, env=ENVIRON))
+            sshs.append(ssh)
+            until(lambda: number() not in numbers, "the socket")
+            numbers.append(number())
+        for ssh in sshs:
+            assert number() == numbers[-1]
+            assert ssh.stdin
+            ssh.stdin.close()
+            ssh.wait()
+    assert not place.exists()
+
+
 def test_it_serves_until_ssh_has_gone(tmp_path: Path) -> None:
     """The socket has mode 0600. At the end of stdin the step ends, and the socket is removed."""
-    code = (
-        "import sys; from pathlib import Path; from slurm_plugin.supervisor.sessions import relay; "
-        "sys.exit(relay.serve(Path(sys.argv[1]), sys.argv[2:]))"
-    )
     place = tmp_path / "own/x.sock"
     step = [sys.executable, "-c", WORKER.format(path=str(tmp_path / "program"))]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
-    with subprocess.Popen([sys.executable, "-c", code, place, *step], stdin=subprocess.PIPE, env=environ) as process:
+    with subprocess.Popen([sys.executable, "-c", SERVE, place, *step], stdin=subprocess.PIPE, env=ENVIRON) as process:
 
         async def use() -> None:
             program = await asyncio.start_unix_server(echo, tmp_path / "program")

@@ -69,6 +69,14 @@ def test_it_becomes_the_server(tmp_path: Path) -> None:
     assert (probe.returncode, probe.stdout) == (0, f"{open_program.HAS_SSH}\n")
 
 
+def test_the_key_of_a_step_that_was_ended(tmp_path: Path) -> None:
+    """ssh-keygen refuses to replace the half of a key that it left; no later call would get a server."""
+    for half in (f"{ssh.KEY}.new", f"{ssh.KEY}.new.pub"):
+        (tmp_path / half).write_text("half")
+    ssh._make_key(f"{tmp_path}/{ssh.KEY}")
+    assert (tmp_path / ssh.KEY).read_text().startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+
+
 @pytest.mark.skipif(bool(shutil.which("sshd", path=ssh.PLACES)), reason="this machine has an sshd")
 def test_a_node_without_one(tmp_path: Path) -> None:
     """Exit code 3. Nothing is on stdout, where ssh expects the server."""
