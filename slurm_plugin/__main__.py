@@ -1,5 +1,6 @@
 """`slurm-plugin`: commands for hooks, batch scripts and nodes need only the standard library; others need click."""
 
+import io
 import os
 import sys
 
@@ -73,6 +74,8 @@ def main(argv: list[str] | None = None) -> int:
     args = sys.argv[1:] if argv is None else argv
     if sys.stdout is None:  # closed by the caller: `slurm-plugin ... >&-`
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - hooks do without pathlib
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: the encoding may lack a character of a name
     if argv is None and os.environ.get("LC_CTYPE") == "C.UTF-8":
         _uncoerce()
     called = "" if argv is not None else sys.argv[0].rpartition("/")[2]

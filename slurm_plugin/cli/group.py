@@ -111,17 +111,22 @@ def parameter(defined: Parameter) -> click.Parameter:
         required = defined.nargs in ("", "+")
         kept: dict[str, Any] = {"required": True} if required else {"default": defined.default}
         count = -1 if defined.nargs in ("*", "+") else 1
-        return click.Argument([defined.key], metavar=defined.word, nargs=count, type=defined.read, **kept)
+        return click.Argument([defined.key], metavar=defined.word, nargs=count, type=_kind(defined), **kept)
     if defined.is_flag:
         return click.Option([*defined.names, defined.key], is_flag=True, help=defined.help)
     form: dict[str, Any] = (
         {} if defined.without_value is None else {"is_flag": False, "flag_value": defined.without_value}
     )
-    kind = click.Choice(defined.choices) if defined.choices else defined.read
+    kind = click.Choice(defined.choices) if defined.choices else _kind(defined)
     metavar = defined.metavar or None
     return click.Option(
         [*defined.names, defined.key], metavar=metavar, default=defined.default, help=defined.help, type=kind, **form
     )
+
+
+def _kind(defined: Parameter) -> Callable[[Any], Any]:
+    """Return what reads a value. click gives it the default too, which is read only if it is text, as by argparse."""
+    return lambda value: defined.read(value) if isinstance(value, str) else value
 
 
 class PassedOn(click.Command):

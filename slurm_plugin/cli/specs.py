@@ -50,7 +50,7 @@ def render(spec_file: str, config: Path | None, alternative: int | None, *, batc
         from slurm_plugin.submit import batch_spec  # noqa: PLC0415 - rarely needed
 
         command = plugin_command.for_scripts("")  # the installed command: the deployed command cannot read YAML
-        click.echo(batch_spec.made(spec, data.decode(), command, spec_file), nl=False)
+        show_scripts([batch_spec.made(spec, data.decode(), command, spec_file)], as_json=False)
         return
     say_what_lacks(spec, site)
     here, name = submission.here(site), spec_name(spec_file)
@@ -60,7 +60,7 @@ def render(spec_file: str, config: Path | None, alternative: int | None, *, batc
         shipped = str(templates.templates_directory())
         click.echo("\n".join(rendering.explained(rendering.lines(spec, here, name), where, shipped, policy)))
         return
-    click.echo(rendering.script(spec, here, name), nl=False)
+    show_scripts([rendering.script(spec, here, name)], as_json=False)
 
 
 @click.command()
@@ -138,7 +138,8 @@ def edit(data: bytes, check: Callable[[bytes], object], extension: str = ".yaml"
 
 def show_scripts(scripts: Iterable[str], *, as_json: bool) -> None:
     """Print what would be submitted."""
-    click.echo(json.dumps({"scripts": [*scripts]}) if as_json else "".join(scripts), nl=as_json)
+    # As bytes: a locale without some character must not change a script.
+    click.echo(json.dumps({"scripts": [*scripts]}) if as_json else "".join(scripts).encode(), nl=as_json)
 
 
 def flags_if_it_can_say(names: Sequence[str]) -> Mapping[str, str] | None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from slurm_plugin.experiment.searchers import simple
 from slurm_plugin.records import experiments
 from slurm_plugin.records.experiments import Experiment, Proposal, Report, Searcher, State, Trial
 
@@ -26,8 +27,8 @@ class Fold:
         self._reports: dict[int, list[Report]] = {}  # each trial's own list: copies would cost quadratic time
         self._open: dict[int, Trial] = {}  # those that are not over
         self._fields: dict[str, Any] = {
-            "budget": self.search.trials, "concurrent": self.search.concurrent, "arrays": (), "paused": False,
-            "stopped": False,
+            "budget": self.search.trials or simple.budget(self.search, self.search.algorithms[0].name),
+            "concurrent": self.search.concurrent, "arrays": (), "paused": False, "stopped": False,
         }  # fmt: skip
         self._state: State | None = None
 

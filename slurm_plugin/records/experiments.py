@@ -109,6 +109,11 @@ class Trial(NamedTuple):
         """Return whether it needs no task any more."""
         return self.state in ENDED
 
+    @property
+    def counts(self) -> bool:
+        """Return whether its value counts: a failed trial has the worst one, whatever it reported."""
+        return self.state not in (FAILED, INVALID)
+
     def value(self, metric: Metric) -> float | None:
         """Return the value of the metric that counts for this trial; None without a report."""
         values = [each.value for each in self.reports]
@@ -121,7 +126,7 @@ class State(NamedTuple):
     """What the journal says: the trials in the order of their numbers, and what the user has changed since."""
 
     trials: tuple[Trial, ...] = ()
-    budget: int = 0  # `Search.trials` and what `extend` added
+    budget: int = 0  # `Search.trials` and what `extend` added; of a grid its points
     concurrent: int = 0
     arrays: tuple[int, ...] = ()  # the array jobs that were submitted for it
     paused: bool = False
@@ -129,9 +134,10 @@ class State(NamedTuple):
     exhausted: bool = False  # the searcher makes no more trials
 
     def best(self, metric: Metric) -> Trial | None:
-        """Return the trial with the best value; the first of equals. None without a report."""
+        """Return the trial with the best value that counts; the first of equals. None without one."""
         sign = 1 if metric.smaller_is_better else -1
-        found = [(sign * value, each.number, each) for each in self.trials if (value := each.value(metric)) is not None]
+        values = ((each.value(metric), each) for each in self.trials if each.counts)
+        found = [(sign * value, each.number, each) for value, each in values if value is not None]
         return min(found)[2] if found else None
 
 

@@ -169,7 +169,8 @@ def sentence(attempt: Mapping[str, Any]) -> str:
     said = {name: str(attempt.get(name, "?")) for name in ("n", "nodes", "cause", "action")}
     start, end = (time_of(attempt.get(name)) for name in ("start", "end"))
     until = local(end) if end else "?"
-    begun = f"{local(start) if start else '?'} to {until[11:] or '?'}"
+    since = local(start) if start else "?"
+    begun = f"{since} to {until.removeprefix(since[:11]) or '?'}"  # on another day with its date
     when = f"until {until}" if attempt.get("start", "") is None else begun
     return f"attempt {said['n']} on {said['nodes']}, {when}: {said['cause']}{_FOLLOWED.get(said['action'], '')}"
 

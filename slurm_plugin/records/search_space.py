@@ -225,8 +225,8 @@ def _range_problems(path: Path, entry: Mapping[str, Any], is_grid: bool) -> Iter
         wrong.append("maxval")
     if entry["type"] == "log":
         base = entry.get("base", BASE)
-        if not is_number(base) or base <= 0:
-            yield Problem((*path, "base"), f"{found(base)}; accepted: a number above 0")
+        if not is_number(base) or base <= 0 or base == 1:
+            yield Problem((*path, "base"), f"{found(base)}; accepted: a number above 0 other than 1")
         elif not wrong and not all(_is_power(base, entry[key]) for key in ("minval", "maxval")):
             text = f"found the exponents {entry['minval']} to {entry['maxval']} of base {base}"
             yield Problem(path, f"{text}; accepted: powers that are numbers above 0 and below 1e308")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,25 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.combining(char) else 1 for char in text
+    )
+
+
+def widest(texts: Sequence[str]) -> int:
+    """Return the width of the widest text."""
+    return max(map(len if "".join(texts).isascii() else width_of, texts))
+
+
+def _padded(column: Sequence[str]) -> list[str]:
+    size = widest(column)
+    return [cell.ljust(size) if cell.isascii() else cell + " " * (size - width_of(cell)) for cell in column]
+
+
 def columns(rows: Sequence[Sequence[str]], paints: Sequence[Sequence[str]] = (), *, on: bool = False) -> list[str]:
     """Return rows of cells as lines. Each column but the last is as wide as its widest cell.
 
@@ -31,7 +51,7 @@ def columns(rows: Sequence[Sequence[str]], paints: Sequence[Sequence[str]] = (),
     if not rows:
         return []
     *cells, last = zip(*rows, strict=True)  # by column: lists of thousands of rows take a third of the time
-    padded = [*([cell.ljust(width) for cell in column] for column in cells for width in [max(map(len, column))]), last]
+    padded = [*map(_padded, cells), last]
     if on and paints:
         painted = zip(padded, zip(*paints, strict=True), strict=True)
         padded = [[paint(*each, on=on) for each in zip(column, colours, strict=True)] for column, colours in painted]
@@ -53,7 +73,7 @@ def fitted(
     characters, or what it needs. Then cut the last column.
     """
     dropped = set(without)
-    sizes = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    sizes = [*map(widest, zip(*rows, strict=True))]
     for name in ("", *optional):
         dropped.add(name)
         kept = [place for place, title in enumerate(rows[0]) if title not in dropped]
@@ -65,8 +85,13 @@ def fitted(
 
 
 def cut(text: str, most: int) -> str:
-    """Return at most `most` characters of a text, with CUT in place of the rest."""
-    return text if len(text) <= most else text[: most - 1] + CUT
+    """Return a text that takes at most `most` columns of a terminal, with CUT in place of the rest."""
+    if width_of(text) <= most:
+        return text
+    text = text[: most - 1]
+    while text and width_of(text) >= most:
+        text = text[:-1]
+    return text + CUT
 
 
 LONGEST_VALUE: Final = 80  # characters of a value

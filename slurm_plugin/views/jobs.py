@@ -12,7 +12,7 @@ from slurm_plugin.records import history
 from slurm_plugin.records.nearest import suggestion
 from slurm_plugin.slurm import WAITING, Listed
 from slurm_plugin.views import states
-from slurm_plugin.views.columns import columns, cut
+from slurm_plugin.views.columns import columns, cut, widest
 
 SHOWN_IDLE: Final = 3  # jobs that get a separate warning
 # Slurm's short forms of its states (squeue(1), JOB STATE CODES).
@@ -160,7 +160,7 @@ SHORTER: Final = {"NODELIST(REASON)": 10, "NAME": 10}
 LEFT_OUT: Final = ("PARTITION", "USER", "LIMIT", "NODES", "GPUS", "GPU%", "STEP", "RESTARTS")
 
 
-def names(text: str) -> tuple[str, ...]:
+def names(text: str, option: str = "--format") -> tuple[str, ...]:
     """Return the columns of `id,name,exit`, or those of the list and one more for `+exit`. Raise UsageError."""
     found = SHOWN if text.startswith("+") else ()
     for word in text.removeprefix("+").split(","):
@@ -168,9 +168,8 @@ def names(text: str) -> tuple[str, ...]:
         if name not in COLUMNS:
             shown = ", ".join(each.lower().removesuffix("(reason)") for each in COLUMNS)
             close = suggestion(word, map(str.lower, COLUMNS))
-            raise UsageError(
-                f"--format: found {printable(word)!r}{close}\n  accepted: {shown}; or +COLUMN for one more"
-            )
+            more = "; or +COLUMN for one more" if option == "--format" else ""
+            raise UsageError(f"{option}: found {printable(word)!r}{close}\n  accepted: {shown}{more}")
         found = (*found, name) if name not in found else found
     return found
 
@@ -210,7 +209,7 @@ def ordered(rows: Iterable[Row], keys: str) -> list[Row]:
     """
     found = list(rows)
     for word in reversed(keys.split(",")):
-        (name,) = names(word.removeprefix("-").removeprefix("+"))
+        (name,) = names(word.removeprefix("-").removeprefix("+"), "--sort")
         key = COLUMNS[name].key
         has = sorted((each for each in found if key(each) is not None), key=key, reverse=word.startswith("-"))
         found = has + [each for each in found if key(each) is None]
@@ -226,7 +225,7 @@ def table(
     were not asked for. `zone`: of the times; None for the user's.
     """
     cells = {name: [name, *_texts(COLUMNS[name], rows, zone)] for name in shown}
-    widths = {name: max(map(len, texts)) for name, texts in cells.items()}
+    widths = {name: widest(texts) for name, texts in cells.items()}
     for name in LEFT_OUT:
         if not width or _total(_least(widths)) <= width:
             break

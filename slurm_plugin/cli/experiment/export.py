@@ -63,7 +63,7 @@ def page_extras(directory: Path, experiment: Experiment, state: State, page: Pat
         path = journal.trial_directory(directory, number) / LOG
         if not path.is_file():
             return ""
-        return quote(os.path.relpath(path, page.absolute().parent)) if page else path.absolute().as_uri()
+        return quote(os.fsencode(os.path.relpath(path, page.absolute().parent))) if page else path.absolute().as_uri()
 
     rungs: set[float] = set()
     with suppress(SlurmPluginError):

@@ -23,7 +23,6 @@ from slurm_plugin.logs import selection, tail
 from slurm_plugin.logs.tail import Range
 from slurm_plugin.records.experiments import STATES, Trial
 from slurm_plugin.records.nearest import suggestion
-from slurm_plugin.views.columns import finite
 from slurm_plugin.views.experiment import page, series, text
 from slurm_plugin.views.experiment import summary as summaries
 from slurm_plugin.views.experiment.series import Series
@@ -92,12 +91,8 @@ def _best(options: Namespace) -> int:
     """Print the best trials. Return 1 if no trial has a value."""
     found = _open(options.experiment)
     state, now = found.read(), time.time()
-    metric = found.experiment.search.metric
-    some = [
-        each
-        for each in text.chosen(found.experiment, state, now, sort="value", limit=options.n)
-        if finite(each.value(metric)) is not None
-    ]
+    valued = summaries.with_values(found.experiment, state)
+    some = text.chosen(found.experiment, valued, now, sort="value", limit=options.n)
     commands = export.commands(found.directory, found.experiment, some)
     more = {each.number: {**export.of_trial(found.directory, each), "command": commands[each.number]} for each in some}
     if options.json:

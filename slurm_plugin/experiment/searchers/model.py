@@ -36,6 +36,13 @@ class Dimension(NamedTuple):
         """Return the number of values of a categorical hyperparameter; 0 for a number."""
         return len(self.form["vals"]) if self.form["type"] == "categorical" else 0
 
+    def of(self, values: Mapping[str, Any]) -> Any:
+        """Return the value that a trial has; a choice may itself be a mapping. Raise LookupError if it has none."""
+        found: Any = values
+        for key in self.path:
+            found = found[key]
+        return found
+
     def value(self, place: float) -> Any:
         """Return the value at a place from 0 to 1, or of an index. A log range is divided by its exponent."""
         if self.choices:
@@ -144,8 +151,7 @@ class LibrarySearcher:
 
     def _point(self, values: Mapping[str, Any]) -> Point:
         """Return the point of a trial's values."""
-        named = search_space.flat(values)
-        found = tuple(each.place(named[each.name]) for each in self._dimensions)
+        found = tuple(each.place(each.of(values)) for each in self._dimensions)
         if not all(map(math.isfinite, found)):
             raise ValueError("a value is not a number")
         return found

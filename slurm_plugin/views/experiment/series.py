@@ -89,7 +89,7 @@ def rows(series: Series) -> list[tuple[str, ...]]:
     return [
         head,
         *(
-            (kind, name, f"{each.length:.12g}", repr(each.value), f"{each.at:.3f}" if each.at else "")
+            (kind, printable(name), f"{each.length:.12g}", repr(each.value), f"{each.at:.3f}" if each.at else "")
             for (kind, name), points in series.items()
             for each in points
         ),

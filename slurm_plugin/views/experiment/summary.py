@@ -6,6 +6,7 @@ Also the hyperparameters that it searches, and the values that its trials have f
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from slurm_plugin.errors import printable
 from slurm_plugin.records import search_space
 from slurm_plugin.records.experiments import (
     CANCELLED,
@@ -34,7 +35,7 @@ class Summary(NamedTuple):
     state: str  # queued running paused stopping; OVER: finished failed stopped cancelled
     best: Trial | None
     counts: Mapping[str, int]  # state of a trial -> how many trials have it
-    budget: int  # trials; 0: as many as the algorithm makes
+    budget: int  # trials; 0: not known
     left: int  # trials of the budget that have not ended
     ends_in_s: float | None  # seconds until the expected end; None: not known
     spent_s: float  # the durations of all trials together
@@ -57,29 +58,29 @@ def summary(experiment: Experiment, state: State, now: float) -> Summary:
     counts = {name: sum(each.state == name for each in state.trials) for name in STATES}
     ended = sum(counts[name] for name in ENDED if name != INVALID)
     made = len(state.trials) - counts[INVALID]
-    total = made if state.exhausted else max(state.budget, made)
-    overall = _state(state, counts, is_spent=state.exhausted or 0 < state.budget <= made)
-    left = 0 if overall in OVER else counts[RUNNING] if state.stopped else total - ended
     search = experiment.search
+    budget = state.budget - (0 if search.trials else counts[INVALID])  # an invalid point of a grid is not replaced
+    total = made if state.exhausted else max(budget, made)
+    overall = _state(state, counts, is_spent=state.exhausted or 0 < budget <= made)
+    left = 0 if overall in OVER else counts[RUNNING] if state.stopped else total - ended
     return Summary(
         overall,
-        best(experiment, state),
+        with_values(experiment, state).best(search.metric),
         counts,
-        state.budget or (made if state.exhausted else 0),
+        budget or (made if state.exhausted else 0),
         left,
         _ends_in_s(state, left, now) if overall in (RUNNING, STOPPING) else None,
         sum(duration_s(each, now) for each in state.trials),
         sum(map(trained, state.trials)),
-        float(search.max_length * max(state.budget, made)),
+        float(search.max_length * max(budget, made)),
     )
 
 
-def best(experiment: Experiment, state: State) -> Trial | None:
-    """Return the trial with the best finite value; None without one."""
+def with_values(experiment: Experiment, state: State) -> State:
+    """Return the state with the trials alone whose value counts and is finite."""
     metric = experiment.search.metric
-    return state._replace(trials=tuple(each for each in state.trials if finite(each.value(metric)) is not None)).best(
-        metric
-    )
+    has = (each for each in state.trials if each.counts and finite(each.value(metric)) is not None)
+    return state._replace(trials=tuple(has))
 
 
 def _state(state: State, counts: Mapping[str, int], *, is_spent: bool) -> str:
@@ -154,13 +155,13 @@ def record(experiment: Experiment, trial: Trial, now: float) -> dict[str, Any]:
 def rows(experiment: Experiment, trials: Sequence[Trial], now: float) -> list[list[str]]:
     """Return trials as rows of a CSV file, with their head: a column `hp.NAME` for each hyperparameter, also constants.
 
-    Text is not changed: a reader of the file must not run it, as a spreadsheet may.
+    Text is only made printable: a reader of the file must not run it, as a spreadsheet may.
     """
     records = [record(experiment, each, now) for each in trials]
     values = [search_space.flat(each.values) for each in trials]
     names = list(dict.fromkeys(name for each in values for name in each))
     keys = [key for key in record(experiment, Trial(0, {}), now) if key not in ("values", "checkpoints")]
-    found = [[*keys, *(f"hp.{name}" for name in names)]]
+    found = [[*keys, *(f"hp.{printable(name)}" for name in names)]]
     for each, those in zip(records, values, strict=True):
         cells = [each[key] for key in keys] + [those.get(name) for name in names]
         found.append([repr(cell) if isinstance(cell, float) else shown(cell, LONGEST_CELL) for cell in cells])

@@ -8,7 +8,7 @@ from slurm_plugin.errors import UsageError, printable
 from slurm_plugin.records.experiments import CANCELLED, COMPLETED, FAILED, RUNNING, STOPPED, Experiment, State, Trial
 from slurm_plugin.records.history import duration
 from slurm_plugin.records.nearest import suggestion
-from slurm_plugin.views.columns import columns, finite, paint, shown
+from slurm_plugin.views.columns import columns, counted, finite, paint, shown
 from slurm_plugin.views.experiment.summary import Summary, algorithm, duration_s, searched, summary, trained
 
 SORTS: Final = ("number", "state", "value", "length", "duration", "task")  # and the names of hyperparameters
@@ -50,7 +50,7 @@ def status(experiment: Experiment, state: State, now: float, *, on: bool) -> lis
     found = summary(experiment, state, now)
     search = experiment.search
     names = " and ".join(dict.fromkeys(each.name for each in search.algorithms))
-    budget = f"{found.budget} trials" if found.budget else "no limit of trials"
+    budget = counted(found.budget, "trial")
     most = f", {state.concurrent} at once" if state.concurrent else ""
     lines = [
         paint(f"{printable(experiment.name)}: {found.state}", "bold", on=on),

@@ -62,6 +62,8 @@ class Plane(NamedTuple):
         span = max(self.end - self.begin, 1.0)
         step, form = next((each for each in _STEPS if span / each[0] <= _MOST_TICKS), _STEPS[-1])
         first = self.clock(self.begin)
+        if self.zone is None:  # `clock` has the distance from UTC at `begin`, which may change until `end`
+            first = first.replace(tzinfo=None)
         if step < 86400 and first.date() != self.clock(self.end).date():
             form = "%d %b %H:%M"
         midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,6 +1,7 @@
 """The commands that look at an experiment, on a directory as a search leaves it."""
 
 import csv
+import io
 import json
 import os
 import pty
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.__main__ import main
 from slurm_plugin.cli.experiment import export as experiment_export
 from slurm_plugin.cli.experiment import views as experiment_views
 from slurm_plugin.cli.experiment.views import BEST, EXPORT, LOGS, METRICS_OF, REPORT, STATUS, TRIALS
@@ -267,6 +269,24 @@ def test_report(finished: Path, said: Run, tmp_path: Path) -> None:
     relative = os.path.relpath(finished / "trials" / "0001" / "log", tmp_path)
     assert f'<a href="{relative}">' in (tmp_path / "r.html").read_text()
     assert f'<a href="{finished.as_uri()}/trials/0001/log">' in said(REPORT, finished, "--output=-")[1]
+
+
+def test_a_directory_whose_name_is_no_utf8(tmp_path: Path, said: Run) -> None:
+    """The links of the page hold there, too."""
+    path = tmp_path / os.fsdecode(b"caf\xe9")
+    experiments.directory(path, experiments.experiment(trials=1), experiments.state(1))
+    assert said(REPORT, path, f"--output={tmp_path / 'r.html'}")[0] == 0
+    assert '<a href="caf%E9/trials/0001/log">' in (tmp_path / "r.html").read_text()
+
+
+def test_an_encoding_that_lacks_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command shows such a character as its number, and goes on."""
+    path = experiments.directory(tmp_path / "x", experiments.experiment("训练", trials=1), experiments.state(1))
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert main(["experiment", "status", str(path)]) == 0
+    stdout.seek(0)
+    assert stdout.read().startswith("\\u8bad\\u7ec3: ")
 
 
 def test_failed_and_unknown_experiments(tmp_path: Path, said: Run) -> None:

@@ -213,7 +213,7 @@ def test_extend_of_a_grid(tmp_path: Path) -> None:
     journal.create(tmp_path, EXPERIMENT._replace(search=search))
     said = refusal_of(UsageError, control.extend, tmp_path, Door(), 1)
     assert said.startswith("lr: grid has no more trials than the space has\n")
-    assert journal.load(tmp_path)[1].budget == 0
+    assert journal.load(tmp_path)[1].budget == 1
     assert (tmp_path / "journal.jsonl").read_text().count("\n") == 1
 
 

@@ -68,6 +68,17 @@ def test_no_duplicates(algorithm: tuple[str, str]) -> None:
     assert min(distances) > 1e-4
 
 
+@pytest.mark.parametrize("algorithm", [TPE, ANNEAL, OPTUNA], ids="".join)
+def test_choices_that_are_mappings(algorithm: tuple[str, str]) -> None:
+    """A choice may hold several values. The algorithm learns which one is best."""
+    vals = [{"name": "sgd", "momentum": 0.9}, {"name": "adam"}, {}]
+    space = {"optimizer": {"type": "categorical", "vals": vals}, "lr": {"type": "double", "minval": 0, "maxval": 1}}
+    search = searched(algorithm, seed=1)._replace(space=space)
+    found = run(make(search), TRIALS, 1, lambda values: float(vals.index(values["optimizer"]) != 1))[0]
+    assert len(found) == TRIALS
+    assert sum(each.values["optimizer"] == vals[1] for each in found) > TRIALS / 3
+
+
 @pytest.mark.parametrize("algorithm", ALL, ids="".join)
 def test_a_proposal_depends_on_the_calls_alone(algorithm: tuple[str, str]) -> None:
     """A searcher that is rebuilt from the calls, as each task does, proposes the same. A proposal leaves no trace."""

@@ -58,7 +58,16 @@ def whole(low: int, high: int, count: int) -> Mapping[str, Any]:
         ({"type": "double", "maxval": math.nan, "minval": 0}, "maxval", "found nan; accepted: a number"),
         ({"type": "double", "maxval": 1}, "minval", "found nothing; accepted: a number"),
         ({"type": "double", "minval": "1\x1b[2J", "maxval": 1}, "minval", "found '1\\x1b[2J'; accepted: a number"),
-        ({"type": "log", "minval": -1, "maxval": 1, "base": 0}, "base", "found 0; accepted: a number above 0"),
+        (
+            {"type": "log", "minval": -1, "maxval": 1, "base": 0},
+            "base",
+            "found 0; accepted: a number above 0 other than 1",
+        ),
+        (
+            {"type": "log", "minval": -1, "maxval": 1, "base": 1},
+            "base",
+            "found 1; accepted: a number above 0 other than 1",
+        ),
         (
             {"type": "log", "minval": 1, "maxval": 400},
             "",

@@ -27,6 +27,8 @@ def test_a_row(zone: Callable[[str], None]) -> None:
     assert history.sentence(FIRST).startswith(
         "attempt 0 on n[1-4], 2026-11-21 11:00:00 to 11:12:05: the program failed"
     )
+    days = history.sentence({**FIRST, "end": "2026-11-23T23:30:00+00:00"})
+    assert "2026-11-21 11:00:00 to 2026-11-24 00:30:00: the program failed" in days
     assert row[0] == "0"
     assert row[2:] == ("12 min 5 s", "n[1-4]", "1", "requeued", FIRST["cause"])
     assert history.verdicts(FIRST) == [("n2", "gpu-check: 1 of 2 GPUs")]

@@ -12,6 +12,7 @@ from slurm_plugin.cli.group import main as whole
 from slurm_plugin.cli.nodeside import definition
 from slurm_plugin.cli.nodeside.definition import Command, Parameter
 from slurm_plugin.errors import printable
+from slurm_plugin.logs import selection
 from tests.refusals import refusal_of
 
 GIVEN: list[dict[str, object]] = []
@@ -26,7 +27,7 @@ PARAMETERS = (
     Parameter("job", "a number", "JOB"),
     Parameter("items", "more of them", "ITEM", nargs="*"),
     Parameter("--flag-of-two", "Set it."),
-    Parameter("--size", "A number.", "N", 3, int, short="-s"),
+    Parameter("--size", "A number.", "N", 3, selection.number, short="-s"),
     Parameter("--hook", "A word.", default="b", choices=("a", "b")),
     Parameter("--watch", "Repeat.", "SECONDS", read=float, without_value=5.0),
 )
@@ -70,7 +71,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> LazyGroup:
     ],
 )
 def test_both_read_the_same(group: LazyGroup, words: list[str]) -> None:
-    """Every value and the exit code are the same."""
+    """Every value and the exit code are the same. A default is no text, and is not read."""
     GIVEN.clear()
     assert TRY(words) == 7
     assert group.main(["try", *words], standalone_mode=False) == 7

@@ -81,7 +81,7 @@ def test_no_job(run: Run, slurm: FakeSlurm) -> None:
         (("x",), "'x' is no job"),
         (("--state", "runing"), "--state: found 'runing'; did you mean running?"),
         (("--format", "+gpu"), "--format: found 'gpu'"),
-        (("--sort", "nme"), "found 'nme'; did you mean name?"),
+        (("--sort", "nme"), "--sort: found 'nme'; did you mean name?"),
         (("--node", "n[1"), "--node: "),
         (("--rename", "x"), "--rename: found no job"),
         (("--rename", "a\nb", "1"), "--rename: found 'a?b'"),

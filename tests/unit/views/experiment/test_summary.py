@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from slurm_plugin.experiment.fold import Fold
 from slurm_plugin.records.experiments import (
     CANCELLED,
     COMPLETED,
@@ -13,11 +14,12 @@ from slurm_plugin.records.experiments import (
     RUNNING,
     STOPPED,
     WAITING,
+    Algorithm,
     Report,
     State,
     Trial,
 )
-from slurm_plugin.views.experiment import summary
+from slurm_plugin.views.experiment import summary, text
 from tests import experiments
 from tests.experiments import BEGAN
 
@@ -58,6 +60,19 @@ def test_state(state: State, word: str, left: int) -> None:
     assert found.is_over == (left == 0)
 
 
+def test_a_grid() -> None:
+    """What is left of it are its points without a trial, too. An invalid one is not replaced."""
+    space = {"x": {"type": "int", "minval": 1, "maxval": 9, "count": 9}}
+    grid = experiments.experiment(algorithms=(Algorithm("grid"),), space=space, trials=0, max_length=0)
+    state = Fold(grid).state._replace(trials=trials(COMPLETED, INVALID, RUNNING), concurrent=1)
+    found = summary.summary(grid, state, BEGAN)
+    assert (found.state, found.left, found.budget, found.ends_in_s) == ("running", 7, 8, 700.0)
+    assert text.status(grid, state, BEGAN, on=False)[1].startswith("  grid, 8 trials, 1 at once; ")
+    ended = state._replace(trials=trials(*[COMPLETED] * 8, INVALID), exhausted=True)
+    found = summary.summary(grid, ended, BEGAN)
+    assert (found.state, found.left, found.ended, found.budget) == ("finished", 0, 8, 8)
+
+
 @pytest.mark.parametrize(
     ("state", "seconds"),
     [
@@ -85,6 +100,9 @@ def test_the_best_has_a_finite_value() -> None:
         assert summary.summary(one, State((bad,), 2), 0).best is None
         good = Trial(2, {}, RUNNING, reports=(Report(1, 3.0), Report(2, value)))
         assert summary.summary(one, State((bad, good), 2), 0).best == good
+        for state in (FAILED, INVALID):  # whatever they reported before
+            better = Trial(3, {}, state, reports=(Report(1, -9.0 if smaller else 9.0),))
+            assert summary.summary(one, State((good, better), 2), 0).best == good
 
 
 def test_what_is_spent() -> None:

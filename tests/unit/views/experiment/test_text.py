@@ -6,7 +6,7 @@ import pytest
 
 from slurm_plugin.errors import UsageError
 from slurm_plugin.records.experiments import Algorithm, Experiment, Metric, Report, Search, State, Trial
-from slurm_plugin.views.experiment import text
+from slurm_plugin.views.experiment import series, summary, text
 from tests import experiments
 from tests.experiments import BEGAN, HOSTILE
 
@@ -69,6 +69,8 @@ def test_hostile_text() -> None:
         *text.status(one, State(trials, 3), NOW, on=False),
         *text.table(one, trials, NOW, on=False),
         *text.best(one, trials, NOW, lambda _: {"log": name, "command": name}),
+        *(cell for row in summary.rows(one, trials, NOW) for cell in row),
+        *(cell for row in series.rows({("training", name): [series.Point(1, 2.0, 3.0)]}) for cell in row),
     ]
     assert all(line.isprintable() for line in shown)
 

@@ -2,7 +2,8 @@
 
 import math
 import re
-from datetime import UTC, timedelta, timezone
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,21 @@ def test_bands_of_neighbours_are_one_box() -> None:
 def test_ticks(seconds: float, zone: timezone, labels: list[str]) -> None:
     """Round times of the reader's clock."""
     assert [words for _, words in Plane(BEGAN, BEGAN + seconds, zone).ticks()] == labels
+
+
+@pytest.mark.parametrize(
+    ("begin", "labels"),
+    [
+        ("2026-03-28T18:00+01:00", ["28 Mar 18:00", "29 Mar 00:00", "29 Mar 06:00", "29 Mar 12:00"]),
+        ("2026-10-24T18:00+02:00", ["24 Oct 18:00", "25 Oct 00:00", "25 Oct 06:00", "25 Oct 12:00"]),
+    ],
+)
+def test_ticks_across_a_change_of_the_zone(zone: Callable[[str], None], begin: str, labels: list[str]) -> None:
+    """In the zone of the machine, as in any other, each label is what the clock shows at its place."""
+    zone("CET-1CEST,M3.5.0,M10.5.0/3")
+    on = Plane(start := datetime.fromisoformat(begin).timestamp(), start + 43 * 3600)
+    assert [words for _, words in on.ticks()][:4] == labels
+    assert all(on.when(at).endswith(f" {words[-5:]}:00") for at, words in on.ticks())
 
 
 def test_labels_that_would_overlap() -> None:
