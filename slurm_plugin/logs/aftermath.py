@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from slurm_plugin.logs import lines
+from slurm_plugin.logs import lines, reasons
 from slurm_plugin.logs.endings import Ended
 from slurm_plugin.logs.judge import Cause
 from slurm_plugin.logs.ranking import ANY_EXCEPTION, ENDINGS, SHELL, TRACEBACK
@@ -227,6 +227,8 @@ def explained(
 
     `events` are lines that other signatures know. `failed`: whether the exit code says that the program failed.
     """
+    if cause.event is not None:
+        cause = cause._replace(event=reasons.near(cause.event, files[cause.event.source.name]))
     told = cause.event is not None and not cause.event.signature.summary
     killed = any(ended[each].code < 0 for each in cause.ranks if each in ended)
     if cause.failure not in ("none", "unknown") or told or killed:

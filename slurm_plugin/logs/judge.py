@@ -23,7 +23,7 @@ _WITHOUT_RANK: Final = ENDINGS | {"node_down", "launcher_config", "rendezvous"}
 # Who speaks of these is most often a victim.
 _OF_OTHERS: Final = frozenset({"unknown", "symptom_only", "rank_hang", "rendezvous", "cancelled"})
 _NUMBER = re.compile(r"\d+")
-_LOOP: Final = ("127.", "localhost", "::1")
+_OTHER_HOST: Final = re.compile(r"(?!127\.|localhost|::1).").match
 _WAITED: Final = frozenset({"rank_hang", "rendezvous", "collective_desync"})
 # The verdict on a node that alone has such a fault, with all of its ranks.
 _OF_ONE_NODE: Final[Mapping[str, str]] = {
@@ -107,7 +107,7 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
         set[int]() if rank is None or everywhere else on_it if whose == "node" and on_it and on_it <= ranks else {rank}
     )
     others = {each.signature.failure: each for each in reversed(roots) if each.signature.failure != signature.failure}
-    at = tuple(dict.fromkeys(filter(None, (node, best.peer_node)))) if not everywhere else ()
+    at = tuple(dict.fromkeys(filter(_OTHER_HOST, (node, best.peer_node)))) if not everywhere else ()
     if everywhere and signature.failure == "segfault":  # launchers know which ranks crashed
         began = {rank for rank, each in ended.items() if each.code in CRASHES}
         began = began if len(began) < len(ended) else set()
@@ -324,7 +324,7 @@ def _by_accusation(symptoms: Sequence[Event], ended: Mapping[int, Ended], nodes:
     else:
         ranks = endings.firsts(ended) or tuple(began if len(began) < len(ended) else ())
     where = places(ranks, nodes)
-    named = Counter(each.peer_node for each in symptoms if each.peer_node and not each.peer_node.startswith(_LOOP))
+    named = Counter(each.peer_node for each in symptoms if _OTHER_HOST(each.peer_node))
     if named and not where:
         where = (named.most_common(1)[0][0],)
     if {ended[rank].code for rank in began} & CRASHES and failure in ("unknown", "symptom_only"):

@@ -17,8 +17,10 @@ _PREFIXES = re.compile(
 _TAGS = re.compile(r"\[\d+,\d+\]<std\w+>:")  # mpirun puts one before each write, also within a line
 # The prefixes of log collectors, of Ray, and of the loggers of vLLM and glog. A line may have several.
 _COLLECTORS = re.compile(
-    r"(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d):? ?|\([A-Z]\w+ (?:TP\d+ |rank=\d+ )?pid=\d+(?:, ip=[\d.]+)?\) ?"
+    r"(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d):? ?"
+    r"|\((?:[A-Z]\w+ (?:TP\d+ |rank=\d+ )?)?pid=\d+(?:, ip=[\d.]+)?\) ?"
     r"|(?:ERROR|CRITICAL) \d\d-\d\d [\d:]+ \[[\w./]+:\d+\] ?|E\d{4} [\d:.]+ +\d+ \S+:\d+\] ?"
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}(?=\[\d+,\d+\]<std)"  # mpirun --timestamp-output
     r")+"
 )
 # What pdsh puts before it: the name of a node. Lines of other programs begin so too.
@@ -27,6 +29,9 @@ HOST: Final = re.compile(r"(?!python)([a-z][\w.-]*\d|\d+(?:\.\d+){3}): (?=\S)")
 KERNEL: Final = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:.]+ )?([\w.-]+) kernel: ")
 # What NCCL puts before it: the time if it is asked to, the name of the node, the process, the thread and the device.
 NCCL: Final = re.compile(r"(?:\[[\d :.-]+\] )?([\w.-]+):\d+:\d+ \[-?\d+\] ")
+# What UCX puts before it: the time, the name of the node, the process, and one or two numbers of the thread.
+UCX: Final = re.compile(r"(?:\[\d+\.\d+\] )?\[(?=[\d.-]*[A-Za-z])([\w.-]+):\d+ *:\d+(?::\d+)?\] ")
+WRITERS: Final = (KERNEL, NCCL, UCX)  # each begins with the node that wrote the line
 _NAMED_RANK = re.compile(r"[Rr](?:ank|ANK)(?<!\w\w{4})[ =:](\d{1,6})\b")
 
 

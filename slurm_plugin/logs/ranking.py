@@ -21,13 +21,14 @@ ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line 
 TRACEBACK: Final = "python-traceback"
 # These name the rank or the node that the lines next to them are about.
 _HEADS: Final = frozenset({
-    "cray-mpich-error", "mpich-fatal", "hydra-running-at", "ompi-node-died-which", "ompi-segfault", "ompi-err-rank",
-    "ray-memory-node",
+    "cray-mpich-error", "mpich-fatal", "mpich-init", "hydra-running-at", "hpe-mpt-left", "ompi-node-died-which",
+    "ompi-segfault", "ompi-err-rank", "ray-memory-node",
 })  # fmt: skip
 # A shell says this and goes on with the next command.
 SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
 RENDEZVOUS: Final = "torch-rendezvous-timeout"  # a launcher waited in vain for those of other nodes
 _ENDS_RANKS: Final = "torch-closing"  # what PyTorch's launcher writes when it ends its ranks
+_ABORTED: Final = "slurm-task-aborted"
 NEXT: Final = 2000  # bytes; a stack of errors has about ten lines
 
 
@@ -39,7 +40,7 @@ def roots(events: Sequence[Event], symptoms: Sequence[Event], ended: Mapping[int
     if found and found[0].signature.failure in _EXPLAINED_BY:
         why = _EXPLAINED_BY[found[0].signature.failure]
         found = [each for each in symptoms if each.signature.failure == why] + found
-    return [_headed(_service(found), [*symptoms, *found]), *found[1:]] if found else []
+    return [_headed(_service(found), [*events, *symptoms]), *found[1:]] if found else []
 
 
 def told_apart(events: Sequence[Event]) -> list[Event]:
@@ -59,7 +60,10 @@ def told_apart(events: Sequence[Event]) -> list[Event]:
 def _follows_a_task(event: Event, events: Sequence[Event]) -> bool:
     """Return whether srun ended the step because one of its tasks had failed: its line about that task comes before."""
     return (event.signature.role, event.signature.failure in ENDINGS) == ("symptom", True) and any(
-        each.signature.summary and each.peer_node and each.source == event.source and each.offset < event.offset
+        (each.signature.summary or each.signature.id == _ABORTED)
+        and each.peer_node
+        and each.source == event.source
+        and each.offset < event.offset
         for each in events
     )
 

@@ -183,7 +183,7 @@ class Scanner:
             if count <= EACH and len(self.events) < (2 * MOST if signature.role == "root" else MOST):
                 self._counts[key] = count
                 speaks = source.rank is None or rank == source.rank  # else the line is about another rank
-                writer = lines.KERNEL.match(line.text) or lines.NCCL.match(line.text)
+                writer = next(filter(None, (each.match(line.text) for each in lines.WRITERS)), None)
                 node = groups.get("node") or (writer[1] if writer else source.node if speaks else "")
                 peer = _rank(groups.get("peer_rank"))
                 if peer is not None and peer == line.rank and source.rank is None:

@@ -191,3 +191,28 @@ def test_modules_that_a_program_does_without(tmp_path: Path) -> None:
     """It says so, and goes on."""
     assert found(f"ModuleNotFoundError: No module named 'apex'\n{STEPS}", tmp_path)[0] == "none"
     assert found("ModuleNotFoundError: No module named 'apex'\n", tmp_path)[0] == "import_env"
+
+
+DEACTIVATE = """\
+CommandNotFoundError: Your shell has not been properly configured to use 'conda deactivate'.
+To initialize your shell, run
+
+    $ conda init <SHELL_NAME>
+"""
+YARN = "ERROR YarnClusterScheduler: Lost executor 9 on n9: Container killed by YARN for exceeding memory limits. 7.2 GB"
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        (DEACTIVATE, "import_env"),  # `set -e` ends the script there
+        (f"{DEACTIVATE}step 1\nstep 2\n", "none"),
+        (DEACTIVATE.replace("deactivate", "activate") + "step 1\n", "import_env"),
+        (f"{YARN}\n", "host_oom"),
+        (f"{YARN}\nINFO DAGScheduler: Job 0 finished\n", "none"),  # Spark started the executor again
+        (f"SparkException: Job aborted due to stage failure: Task 3: {YARN}\nINFO SparkContext: stopped\n", "host_oom"),
+    ],
+)
+def test_what_a_script_or_spark_survives(text: str, failure: str, tmp_path: Path) -> None:
+    """It is the cause only where the log ends with it."""
+    assert found(text, tmp_path)[0] == failure

@@ -17,6 +17,9 @@ from slurm_plugin.logs import lines
         (b"2026-01-01T10:00:00.5Z: [1,2]<stderr>:KeyError", 2, "KeyError"),
         (b"(EngineCore_DP0 pid=7) ERROR 09-18 10:00:00 [core.py:718] KeyError", None, "KeyError"),
         (b"(RayWorker pid=7, ip=10.0.0.1) KeyError", None, "KeyError"),
+        (b"(pid=2417663, ip=10.0.0.1) KeyError", None, "KeyError"),
+        (b"Sun Oct  1 17:01:10 2017[1,30]<stdout>:KeyError", 30, "KeyError"),  # mpirun --timestamp-output
+        (b"Sun Oct  1 17:01:10 2017 KeyError", None, "Sun Oct  1 17:01:10 2017 KeyError"),
         (
             b"1: [tape/HorovodAllreduce_a_0, tape/HorovodAllreduce_b_0]",
             None,

@@ -35,6 +35,30 @@ def test_the_line_that_names_the_node() -> None:
     assert judge.cause([event(FULL, 0), event(SIGNAL, 90, "n2")]).nodes == ("n2",)
 
 
+def test_the_rank_in_the_head_of_an_error_stack() -> None:
+    """MPI's line about MPI_Init names it; that line points to the cause below it."""
+    head = made("mpich-init", "in PMPI_Init", "in PMPI_Init", **{"class": "rendezvous", "role": "pointer"})
+    ofi = made("ofi", "OFI failed", "OFI failed", **{"class": "net_fabric"})
+    assert judge.cause([event(head, 0, rank=114), event(ofi, 90)]).ranks == (114,)
+
+
+def test_a_step_that_srun_ended_after_a_task_called_abort() -> None:
+    """The task is the cause, not the end of the step; without such a task it is that end."""
+    aborted = made("slurm-task-aborted", "Aborted", "task 3: Aborted", **{"class": "segfault", "role": "symptom"})
+    over = made("over", "CANCELLED", "CANCELLED", **{"class": "cancelled", "role": "symptom"})
+    task, end = event(aborted, 0)._replace(peer=3, peer_node="n3"), event(over, 90, rank=0)
+    found = judge.cause([task, end], {3: Ended(-6, "n3", first=True)})
+    assert (found.failure, found.ranks, found.event) == ("segfault", (3,), task)
+    assert judge.cause([end]).failure == "cancelled"
+
+
+def test_a_loopback_address_that_a_line_accuses() -> None:
+    """It is no node."""
+    attach = made("attach", "attach", "attach", **{"class": "rendezvous"})
+    assert judge.cause([event(attach, 0)._replace(peer_node="127.0.0.1")]).nodes == ()
+    assert judge.cause([event(attach, 0)._replace(peer_node="10.0.0.1")]).nodes == ("10.0.0.1",)
+
+
 def test_an_error_of_a_shell_before_the_one_that_ended_the_program() -> None:
     """The script went on after it. Alone it is the cause."""
     assert judge.cause([event(SHELL, 0), event(CRASH, 500)]).failure == "segfault"

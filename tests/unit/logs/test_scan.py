@@ -54,6 +54,16 @@ def test_the_node_before_a_line() -> None:
     assert [each.offset for each in scanner.events] == [0]
 
 
+def test_the_node_of_a_line_of_ucx() -> None:
+    """It puts it there, after the time if there is one."""
+    (only,) = signature.read([signature.compiled({**ENTRY, "pattern": "boom$"})])
+    scanner = Scanner((only,))
+    scanner.read(
+        io.BytesIO(b"[n7:50634:0:50634] boom\n[1506866470.74] [n8:1411 :0]  a.c:6 boom\n[12:30:01] boom\n"), LOG
+    )
+    assert [each.node for each in scanner.events] == ["n7", "n8", ""]
+
+
 def test_the_node_of_a_line_of_the_kernel() -> None:
     """syslog and journalctl put it there."""
     (only,) = signature.read([signature.compiled({**ENTRY, "pattern": "^.*kernel: boom$", "example": "kernel: boom"})])

@@ -127,3 +127,35 @@ def test_an_xid_has_one_meaning(number: int, failure: str) -> None:
     """Each number of the driver is the program's fault or the GPU's, by one entry alone."""
     (event,) = _events(f"NVRM: Xid (PCI:0000:5f:00): {number}, pid=7, name=python, Ch 00000008")
     assert event.signature.failure == failure
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "ranks"),
+    [
+        ("459:MPT ERROR: Rank 459(g:459) is aborting with error code 1.", "hpe-mpt-abort", (459,)),
+        (" -1:MPT ERROR: MPI_COMM_WORLD rank 6 has terminated without calling MPI_Finalize()\n\n"
+         " MPT: Received signal 11", "hpe-mpt-received", (6,)),
+        ('234:MPT ERROR: Assertion failed at reg_cache.c:302: "i == num_used"', "hpe-mpt-assertion", (234,)),
+        ("[1506866470.744682] [n5:1411 :0]       dc_verbs.c:633  UCX  ERROR Send completion with error on qp 0x10e55: "
+         "transport retry counter exceeded syndrome 0x81", "ucx-transport", ()),
+        ("WARNING worker.py:1619 -- A worker died or was killed while executing task 5d1777e4ba9affffffff04000000.",
+         "ray-worker", ()),
+        ("localhost: ada@localhost: Permission denied (publickey,password).", "tool-ssh-key", ()),
+        ("AssertionError: Rank 114: found NaN in local forward loss calculation. Device: 2,", "torch-nan", (114,)),
+        ("Exception: Error synchronizing on event for CCMA: CUDA error (700) at a.cpp:736", "cuda-illegal-access", ()),
+        ("RuntimeError: ACL stream synchronize failed.\nEI9999: 2024-10-21-10:42:00.358.410  The error from device("
+         "chipId:3, dieId:0), hccl fftsplus task timeout occurred during task execution, stream_id:5",
+         "ascend-collective-timeout", ()),
+        ("RuntimeError: ACL stream synchronize failed.", "ascend-stream", ()),
+        ("slurmstepd: error: execve(): /tmp/job7/slurm_script: No such file or directory", "slurm-spool-script", ()),
+        ("slurmstepd: error: execve(): ./a.out: No such file or directory", "slurm-execve", ()),
+        ("CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'", "conda-init", ()),
+        ("MPIDU_Init_shm_init(180): unable to allocate shared memory\nAbort(7) on node 0 (rank 0 in comm 0): "
+         "Fatal error in PMPI_Init: Other MPI error, error stack:", "mpich-init-memory", (0,)),
+    ],
+)  # fmt: skip
+def test_which_entry_knows_a_line(text: str, known: str, ranks: tuple[int, ...]) -> None:
+    """Lines as programs wrote them, other than the examples."""
+    found = judge.cause(_events(text))
+    assert found.event is not None
+    assert (found.event.signature.id, found.ranks) == (known, ranks)
