@@ -136,11 +136,14 @@ def tuples(value: Any) -> Any:
     return tuple(map(tuples, value)) if isinstance(value, list) else value
 
 
-def check_of(python: str, command: str) -> str:
-    """Return the line of a batch script that ends the job with a message where `command` and its Python do not work."""
+def check_of(python: str, command: str, option: str = "-P") -> str:
+    """Return the line of a batch script that ends the job with a message where `command` and its Python do not work.
+
+    `option`: the options of this Python.
+    """
     said = f"cannot run {command}: is its directory shared with the nodes, and do they have the same Python?"
     fails = f'echo "[slurm_plugin] error,exiting: $(uname -n)" {shlex.quote(said)}; exit 127'
-    return f"{shlex.quote(python)} -Pc 'import slurm_plugin' || {{ {fails}; }}"
+    return f"{shlex.quote(python)} {option}c 'import slurm_plugin' || {{ {fails}; }}"
 
 
 def batch_script(command: str, block: Sequence[bytes], plan: JobPlan, python: str = "") -> bytes:

@@ -68,9 +68,10 @@ def deployed() -> bool:
 def plugin_command() -> list[str]:
     """Return the command that runs this code on another node: the deployed copy, or the installed package.
 
-    -P: the job's directory may have a file with the name of a module, such as `types.py`.
+    -P: the job's directory may have a file with the name of a module, such as `types.py`. -E if this process has it.
     """
-    return [f"{site_root()}/bin/slurm-plugin"] if deployed() else [sys.executable, "-P", "-m", "slurm_plugin"]
+    option = "-EP" if sys.flags.ignore_environment else "-P"
+    return [f"{site_root()}/bin/slurm-plugin"] if deployed() else [sys.executable, option, "-m", "slurm_plugin"]
 
 
 def names_hooks(config: Mapping[str, str], root: str = DEFAULT_ROOT) -> bool:

@@ -52,7 +52,7 @@ class Bridge:
         """Start the process and return its first answer, which says whether pyslurm works; None if it is late."""
         os.ftruncate(self._stderr, 0)
         os.lseek(self._stderr, 0, os.SEEK_SET)
-        flags = ["-I"] if sys.flags.isolated else ["-P"]
+        flags = ["-I"] if sys.flags.isolated else ["-EP"] if sys.flags.ignore_environment else ["-P"]
         try:
             self._process = subprocess.Popen(
                 [sys.executable, *flags, *standalone_words(pyslurm_process)],

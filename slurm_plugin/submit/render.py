@@ -42,6 +42,7 @@ class Site(Struct, frozen=True):
     command: str  # the `slurm-plugin` that the batch script calls, absolute
     root: bool = False  # whether root submits the job
     python: str = ""  # the Python of that command, absolute; empty for the deployed one
+    options: str = "-P"  # the options of that Python
     experiment: str = ""  # the directory of the experiment whose trials the job runs, absolute; empty for other jobs
 
 
@@ -107,7 +108,8 @@ def _values(spec: Spec, site: Site, source: str) -> dict[str, Any]:
         "note": launch.note,
         "launch": launch.shown if launch.argv != spec.words else "",
         "slurm_plugin": site.command,
-        "check": job_plan.check_of(site.python, site.command) if site.python else "",
+        "check": job_plan.check_of(site.python, site.command, site.options) if site.python else "",
+        "python": f"{shlex.quote(site.python)} {site.options} " if site.python else "",
         "plan": job_plan.text(_plan(spec, site, shape)),
         "tasks": tuple(_written(replace(spec, command=each).words, marked=marked) for each in spec.tasks),
         "command": _written(spec.words, marked=marked),

@@ -227,4 +227,5 @@ def here(config: SubmitConfig) -> render.Site:
     """Return the Site of this process. Raise MissingError if there is no `slurm-plugin` for scripts to call."""
     command = plugin_command.for_scripts(config.command)
     python = plugin_command.interpreter(command)
-    return render.Site(str(Path.cwd()), command, root=os.geteuid() == 0, python=python)
+    options = plugin_command.options(os.environ)
+    return render.Site(str(Path.cwd()), command, root=os.geteuid() == 0, python=python, options=options)

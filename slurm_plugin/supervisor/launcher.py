@@ -183,7 +183,7 @@ class Launcher:
         if self._process is None:
             self._early.append(number)
         elif self._process.poll() is None:
-            with suppress(ProcessLookupError):  # inside wait(), poll() does not notice that the process has just ended
+            with suppress(ProcessLookupError, PermissionError):  # it has just ended, or is root's, as of sudo
                 os.killpg(self._process.pid, number)
 
     def run(
@@ -279,7 +279,7 @@ class Launcher:
             return 128 + signal.SIGTERM
         for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, STOP_S)):
             if process.poll() is None:
-                with suppress(ProcessLookupError):
+                with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, number)
                 self._ends(patience)
         self._note_end()

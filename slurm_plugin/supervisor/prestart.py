@@ -204,7 +204,7 @@ def _run_to_end(file: str, argv: Sequence[str], environ: Mapping[str, str]) -> t
         if process is None:  # the process is being started and gets the signal when its pid is known
             early.append(number)
             return
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
 
     before = {number: signal.signal(number, forward) for number in HANDED_ON}

@@ -4,6 +4,7 @@ A checkpoint directory may be on a server that hangs. So a child process reads i
 """
 
 import errno
+import heapq
 import json
 import os
 import stat
@@ -29,11 +30,12 @@ class Newest(NamedTuple):
     at: float = 0.0  # when the newest file was written, in seconds since the epoch; 0.0 without a file
     away: frozenset[str] = frozenset()  # places whose server does not answer
     slow: bool = False  # whether not everything could be read in time
+    cut: bool = False  # whether there were more than MOST_ENTRIES: the rest, in older directories, was not read
 
     @property
     def whole(self) -> bool:
-        """Whether every server answered in time."""
-        return not (self.away or self.slow)
+        """Whether everything was read."""
+        return not (self.away or self.slow or self.cut)
 
 
 def newest(path: str, deadline_s: float = DEADLINE_S) -> Newest:
@@ -50,7 +52,8 @@ def newest(path: str, deadline_s: float = DEADLINE_S) -> Newest:
         return Newest(away=frozenset({path}))
     found = [json.loads(line) for line in lines]
     at = max((each for each in found if isinstance(each, float)), default=0.0)
-    return Newest(at, frozenset(each for each in found if isinstance(each, str)), slow=None not in found)
+    away, cut = frozenset(each for each in found if isinstance(each, str)), any(each is True for each in found)
+    return Newest(at, away, slow=not cut and None not in found, cut=cut)
 
 
 def has_new_checkpoint(before: Newest, after: Newest) -> bool | None:
@@ -66,6 +69,8 @@ def has_new_checkpoint(before: Newest, after: Newest) -> bool | None:
 def _walk(path: str, say: Callable[[float | str | None], None]) -> bytes:
     """Report the time of each file newer than all before, each place whose server does not answer, and None at the end.
 
+    Report True in place of None if there are more than MOST_ENTRIES. Read the newest directories first, as the others
+    have only older checkpoints.
     Ignore the times of directories: they also change when a temporary file is removed. Ignore a time in the future, as
     of an unpacked file: it would hide all later checkpoints.
     """
@@ -80,7 +85,7 @@ def _walk(path: str, say: Callable[[float | str | None], None]) -> bytes:
             if error.errno in AWAY:
                 say(place)
 
-    latest, seen, waiting = 0.0, 0, [(path, 0)]
+    latest, seen, waiting = 0.0, 0, [(0.0, path, 0)]
     with skip_unreadable(path):
         found = os.stat(path)  # noqa: PTH116
         if not stat.S_ISDIR(found.st_mode):
@@ -88,17 +93,18 @@ def _walk(path: str, say: Callable[[float | str | None], None]) -> bytes:
             waiting = []
     say(latest)
     while waiting and seen < MOST_ENTRIES:
-        directory, depth = waiting.pop()
+        _, directory, depth = heapq.heappop(waiting)
         with skip_unreadable(directory), os.scandir(directory) as entries:
             for entry in islice(entries, MOST_ENTRIES - seen):
                 seen += 1
                 with skip_unreadable(entry.path):
                     if entry.is_dir(follow_symlinks=False):
                         if depth < DEEPEST:
-                            waiting.append((entry.path, depth + 1))
+                            changed_at = entry.stat(follow_symlinks=False).st_mtime
+                            heapq.heappush(waiting, (-changed_at, entry.path, depth + 1))
                     elif latest < (written_at := entry.stat(follow_symlinks=False).st_mtime) <= most:
                         say(latest := written_at)
-    say(None)
+    say(True if seen >= MOST_ENTRIES else None)
     return b""
 
 

@@ -184,10 +184,11 @@ class Watcher:
             most_s = EXCUSED * self.hang_s
             self._say_once(f"cannot be read, its server does not answer: {most_s:.0f} s without output are no hang now")
             return self._excused_s < most_s
-        if newest.slow:
+        if newest.slow or newest.cut:
+            limit = f"in {progress.DEADLINE_S:g} s" if newest.slow else f"with its over {progress.MOST_ENTRIES} files"
             what = "only its log tells whether the program hangs" if log else "its log is no file: no hang can be seen"
-            self._say_once(f"could not be looked through in {progress.DEADLINE_S:g} s, and {what}")
-        return newest.slow and not log
+            self._say_once(f"could not be looked through {limit}, and {what}")
+        return (newest.slow or newest.cut) and not log
 
     def _say_once(self, text: str) -> None:
         if text not in self._logged:

@@ -67,7 +67,7 @@ def test_installed_it_renders_the_same_script(installed: Installed, tmp_path: Pa
     theirs = run([installed.command, "render", str(SPEC)], tmp_path)
     ours = run([sys.executable, "-m", "slurm_plugin", "render", str(SPEC)], tmp_path, {"PYTHONPATH": str(CHECKOUT)})
     here = str(Path(sys.executable).with_name("slurm-plugin"))
-    shown = [re.sub(r"(?m)^\S+(?= -Pc )", "PYTHON", text) for text in (theirs, ours)]
+    shown = [re.sub(r"(?m)(^|(?<=^exec ))\S+ -E?P(?=c? )", "PYTHON", text) for text in (theirs, ours)]
     assert shown[0].replace(installed.command, "HERE") == shown[1].replace(here, "HERE")
     assert theirs.startswith("#!/bin/bash\n#SBATCH ")
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_plugin.errors import MissingError, SlurmPluginError
@@ -50,6 +50,19 @@ def interpreter(command: str) -> str:
     path = first.removeprefix("#!")
     is_python = os.path.basename(path).startswith("python") and not set(path) & set(" \t")  # noqa: PTH119
     return path if first.startswith("#!/") and is_python else ""
+
+
+def options(environ: Mapping[str, str]) -> str:
+    """Return the options of Python for a batch script.
+
+    -P: see site_settings.plugin_command. -E: PYTHONHOME and PYTHONPATH, as of a module, are for the program. Without -E
+    if Python finds slurm_plugin by such a variable.
+    """
+    own = os.path.dirname(site_settings.__file__)  # noqa: PTH120
+    given = ":".join(environ.get(name, "") for name in ("PYTHONPATH", "PYTHONUSERBASE")).split(":")
+    ways = (os.path.abspath, os.path.realpath)  # a directory there may have links to the packages
+    found = any(way(own).startswith(f"{way(each)}/") for each in given if each for way in ways)
+    return "-P" if found else "-EP"
 
 
 def is_plain(command: str, door: "Callable[..., Slurm]") -> bool:

@@ -72,6 +72,6 @@ def _same(one: str, other: str) -> bool:
 def _directory(path: Path, here: Path) -> str:
     """Return the directory to mount: `path` or its nearest existing parent; empty if that is in `here` or is `/`."""
     path = Path(os.path.normpath(path))
-    while not path.is_dir():
+    while not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises, for example if a file server is away
         path = path.parent
     return "" if path.is_relative_to(here) or path == Path("/") else str(path)

@@ -1,7 +1,8 @@
 """A source of data: its entries, its fingerprint, and a copy of it. For `slurm_plugin.supervisor.staging.data_copies`.
 
-A copy and its directories are read-only for its user. Links are copied as links. A failure at the source is a
-SourceError, or a NodeError if its file server does not answer. A failure at the copy is an OSError.
+A copy and its directories are read-only for its user. Links are copied as links; one that leads out of the source
+gets an absolute target. A failure at the source is a SourceError, or a NodeError if its file server does not answer. A
+failure at the copy is an OSError.
 """
 
 import os
@@ -64,8 +65,15 @@ def _entry(source: str, path: str, found: os.stat_result) -> Entry:
     if stat.S_ISREG(found.st_mode):
         return Entry(path, "file", found.st_size, found.st_mtime_ns, found.st_mode, "", found.st_ctime_ns)
     if stat.S_ISLNK(found.st_mode):
-        return Entry(path, "link", 0, 0, 0, os.readlink(whole))  # noqa: PTH115
+        return Entry(path, "link", 0, 0, 0, _target(source, path))
     raise SourceError(f"{whole!a} is no file, directory or link")
+
+
+def _target(source: str, path: str) -> str:
+    """Return the target of a link, as it is in a copy: a relative one that leads out would lead elsewhere there."""
+    target, below = os.readlink(f"{source}/{path}"), os.path.dirname(path)  # noqa: PTH115, PTH120
+    out = os.path.normpath(os.path.join(below, target)).split("/")[0] == ".."  # noqa: PTH118
+    return os.path.join(source, below, target) if out else target  # noqa: PTH118
 
 
 def fingerprint(source: str, entries: Sequence[Entry]) -> str:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,13 @@ def test_the_directory_of_slurms_commands(tmp_path: Path, monkeypatch: pytest.Mo
     assert slurm_bin() == "/opt/slurm/bin"
     (tmp_path / FILE).write_text("no JSON")
     assert slurm_bin() == ""
+
+
+def test_a_python_that_ignores_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So do those on the other nodes: a module's PYTHONHOME is for the program."""
+    assert plugin_command()[1] == "-P"
+    monkeypatch.setattr(sys, "flags", SimpleNamespace(ignore_environment=1))
+    assert plugin_command() == [sys.executable, "-EP", "-m", "slurm_plugin"]
 
 
 def test_a_users_file_with_the_name_of_a_module(tmp_path: Path) -> None:

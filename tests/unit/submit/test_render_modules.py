@@ -2,12 +2,14 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from slurm_plugin.spec import load
 from slurm_plugin.submit.render import Site, script
+from slurm_plugin.submit.wrapper import plugin_command
 
 REAL = [path for path in ("/etc/profile.d/lmod.sh", "/etc/profile.d/modules.sh") if Path(path).exists()]
 # Like the real ones, it reads unset variables, has failing commands, and prints errors to stderr.
@@ -50,6 +52,27 @@ def test_each_is_loaded_in_order(tmp_path: Path, home: str) -> None:
     assert plain[-1] == "started gcc/12 cuda  "
     assert {"e", "u"} <= set(plain[0])
     assert "pipefail       \ton" in plain
+
+
+def test_the_python_of_a_module(tmp_path: Path) -> None:
+    """PYTHONHOME and PYTHONPATH are for the program: the Python of slurm_plugin, which pip installed, ignores them."""
+    (tmp_path / "dataclasses.py").write_text("raise SystemExit('for an old Python')\n")
+    command = tmp_path / "slurm-plugin"
+    command.write_text(
+        f"#!{sys.executable}\nimport os, slurm_plugin, sys\n"
+        "print(sys.flags.ignore_environment, os.environ['PYTHONHOME'])\n"
+    )
+    command.chmod(0o755)
+    spec = load(f"name: a\nmode: single\ncommand: x\nenv: {{PYTHONHOME: /old, PYTHONPATH: {tmp_path}}}\n".encode(), "a")
+    site = Site(str(tmp_path), str(command), python=sys.executable, options=plugin_command.options({}))
+    done = subprocess.run(["bash"], input=script(spec, site), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 /old\n", "")
+
+
+def test_slurm_plugin_on_pythonpath() -> None:
+    """Its Python needs that variable."""
+    assert plugin_command.options({"PYTHONPATH": f"/opt:{Path(__file__).parents[3]}"}) == "-P"
+    assert plugin_command.options({"PYTHONPATH": "/opt"}) == "-EP"
 
 
 def test_one_that_is_missing_ends_the_job(tmp_path: Path, home: str) -> None:

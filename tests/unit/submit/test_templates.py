@@ -19,6 +19,7 @@ VALUES = {
     "modules": "",
     "env": (("A", "two\nlines"),), "workdir": "/w", "note": "", "launch": "", "slurm_plugin": "/bin/slurm-plugin",
     "check": "",
+    "python": "",
     "plan": '{\n  "mode": "single"\n}', "command": "true", "tasks": (),
 }  # fmt: skip
 

@@ -191,3 +191,14 @@ def test_hooks_after_the_program(node: Node) -> None:
     kept = sorted(path.name for path in node.place.iterdir())
     assert node(after=True, A="own", SLURM_PLUGIN_EXIT_CODE="0")[1][1] == "own 0"  # without an earlier hook
     assert sorted(path.name for path in node.place.iterdir()) == kept
+
+
+def test_a_hook_that_leaves_a_process_of_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `sudo monitor &` does. The hook has ended well all the same: the user may not end that process."""
+
+    def not_permitted(_group: int, _number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "killpg", not_permitted)
+    (tmp_path / "hook.sh").touch()
+    assert prestart._run_to_end(str(tmp_path / "hook.sh"), ["true"], os.environ) == (0, "exit code 0")

@@ -107,8 +107,24 @@ def test_too_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where
     monkeypatch.setattr(os, "scandir", counted)
     said: list[float | str | None] = []
     progress._walk(str(tmp_path), said.append)
-    assert said == [0.0, 1000.0, None]
+    assert said == [0.0, 1000.0, True]
     assert len(looked) == 10
+
+
+def test_too_many_entries_tell_of_no_checkpoint_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest directories come first. Without a newer file there, it is not known whether there is one."""
+    monkeypatch.setattr(progress, "MOST_ENTRIES", 20)
+    for step in range(8):
+        for number in range(6):
+            made(tmp_path / f"step-{step}/{number}", 1000.0 + step)
+        os.utime(tmp_path / f"step-{step}", (1000.0 + step, 1000.0 + step))
+    before = newest(str(tmp_path))
+    assert before == Newest(1007.0, cut=True)
+    assert progress.has_new_checkpoint(before, newest(str(tmp_path))) is None
+    made(tmp_path / "step-4/new", 2000.0)
+    assert progress.has_new_checkpoint(before, newest(str(tmp_path))) is True
 
 
 def hanging(monkeypatch: pytest.MonkeyPatch, place: str, sign: Path | None = None) -> None:

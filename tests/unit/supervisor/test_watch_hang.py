@@ -171,6 +171,18 @@ def test_more_than_can_be_looked_at_and_no_log(
     assert looked(scene, 120) is not None
 
 
+@pytest.mark.parametrize("with_log", [True, False])
+def test_more_files_than_are_looked_at(
+    log: list[tuple[int, ...]], checkpoint: list[Newest], capsys: pytest.CaptureFixture[str], *, with_log: bool
+) -> None:
+    """Without a log, a program that adds no file among those that are looked at may go on."""
+    log.append((10,) if with_log else ())
+    checkpoint.append(Newest(1000.0, cut=True))
+    scene = Scene(hang_s=100.0, checkpoint="ck")
+    assert (looked(scene, 1000) is not None) == with_log
+    assert capsys.readouterr().out.startswith("[slurm_plugin] ck could not be looked through with its over 20000 files")
+
+
 def test_no_hang_is_looked_for(log: list[tuple[int, ...]]) -> None:
     """Unless it was requested."""
     assert looked(Scene(hang_s=0.0), 1000) is None

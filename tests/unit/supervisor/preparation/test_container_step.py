@@ -48,6 +48,13 @@ def test_what_the_program_has_to_see(work: Path) -> None:
     assert (found.mounts, found.workdir) == ((here, "/data:/d:ro"), "/w")
 
 
+def test_a_checkpoint_directory_that_cannot_be_read(work: Path) -> None:
+    """As on a file server that is away: the nearest parent that can be read is mounted, and the job goes on."""
+    (work / "ck").mkdir()
+    found = made("t.sif", checkpoint=f"{work}/ck/{'x' * 300}")  # the kernel refuses this name
+    assert found.mounts == (str(work / "real"), str(work / "ck"))
+
+
 def test_an_image_beside_the_job(work: Path) -> None:
     """It is found from every directory. A name stays a name."""
     assert made("t.sif").image == f"{work}/real/t.sif"

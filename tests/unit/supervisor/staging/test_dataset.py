@@ -48,6 +48,20 @@ def test_a_copy_is_what_it_was_made_of(source: Path, tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in (target, target / "deep", target / "empty")} == {0o500}
 
 
+def test_a_link_that_leads_out_of_the_source(source: Path, tmp_path: Path) -> None:
+    """Leads to the same file in a copy, as do those of a snapshot of the Hugging Face hub."""
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs/abc").write_text("weights")
+    (source / "deep/model").symlink_to("../../blobs/abc")
+    (source / "deep/..tool").symlink_to("../tool")
+    (source / "deep/er/up").symlink_to("../..")
+    (tmp_path / "else/where").mkdir(parents=True)
+    target = copied(source, tmp_path / "else/where/target")
+    assert (target / "deep/model").read_text() == "weights"
+    assert (target / "deep/..tool").readlink() == Path("../tool")
+    assert (target / "deep/er/up").readlink() == Path("../..")
+
+
 def test_one_file(source: Path, tmp_path: Path) -> None:
     """Is a source, too."""
     assert copied(source / "tool", tmp_path / "one").read_text() == "#!/bin/sh\n"
