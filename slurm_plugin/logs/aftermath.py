@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from slurm_plugin.logs import lines, reasons
+from slurm_plugin.logs import lines
 from slurm_plugin.logs.endings import Ended
 from slurm_plugin.logs.judge import Cause
 from slurm_plugin.logs.ranking import ANY_EXCEPTION, ENDINGS, SHELL, TRACEBACK
 from slurm_plugin.logs.scan import BLOCK, Event
 from slurm_plugin.logs.signature import Signature
-from slurm_plugin.logs.source import NEAR, LogFile
+from slurm_plugin.logs.source import NEAR, LogFile, with_reason
 
 MOST: Final = 60  # lines that are looked at
 OTHERS: Final = 10  # other lines that may follow an error if the program is known to have failed
@@ -228,7 +228,7 @@ def explained(
     `events` are lines that other signatures know. `failed`: whether the exit code says that the program failed.
     """
     if cause.event is not None:
-        cause = cause._replace(event=reasons.near(cause.event, files[cause.event.source.name]))
+        cause = cause._replace(event=with_reason(cause.event, files[cause.event.source.name]))
     told = cause.event is not None and not cause.event.signature.summary
     killed = any(ended[each].code < 0 for each in cause.ranks if each in ended)
     if cause.failure not in ("none", "unknown") or told or killed:

@@ -1,12 +1,13 @@
 """Log files: whose each one is, which parts of it are read, and the lines near a place in it. Standard library only."""
 
 import codecs
+import itertools
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -32,6 +33,14 @@ _ERRORS: Final = (b"Traceback (most recent", b"CUDA error", b"NCCL WARN", b"NVRM
 _LONGEST_ERROR: Final = max(map(len, _ERRORS))
 _GZIP: Final = b"\x1f\x8b"
 _UTF_16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+BETWEEN: Final = 5  # lines with a text between an event and its reason
+REASON_BYTES: Final = 2000  # in which the reason is looked for
+_BELOW: Final[Mapping[str, re.Pattern[str]]] = {  # the headings; the group is what lines of the same rank begin with
+    "openfoam-fatal": re.compile(r"((?:\[\d+\] )?)--> FOAM FATAL (?:IO )?ERROR: *(?:\([^)]*\) *)?$"),
+    "gromacs-fatal": re.compile(r"()[A-Z][\w ()]*:$"),
+}
+_ABOVE: Final = frozenset({"mpich-abort", "ompi-abort", "hpe-mpt-abort"})
+_LAST_WORDS = re.compile(r"\W*(?:ABORT(?:ING)?|(?:FATAL )?ERROR|FATAL)\b\W*[^\W\d]", re.IGNORECASE)
 
 
 class LogFile(NamedTuple):
@@ -219,3 +228,49 @@ def _plain(file: BufferedReader) -> Iterator[bytes]:
         source = gzip.GzipFile(fileobj=file) if start == _GZIP else file
         while block := source.read1(BLOCK):
             yield block
+
+
+def with_reason(event: Event, file: LogFile) -> Event:
+    """Return the line with the reason next to an event that says no more than that a program stopped; else the event.
+
+    Some programs write a heading and their message below it; others a message, and MPI_Abort's line follows it. Only
+    the evidence becomes the line that people look for; its signature, and so the class, stay.
+    """
+    with suppress(OSError):  # it is gone meanwhile
+        if event.signature.id in _ABOVE:
+            return _above(event, file) or event
+        if (heading := _BELOW.get(event.signature.id)) and (begin := heading.match(event.text)):
+            return _below(event, file, begin[1]) or event
+    return event
+
+
+def _below(event: Event, file: LogFile, own: str) -> Event | None:
+    with file.opened() as opened:
+        opened.seek(event.offset)
+        text = opened.read(REASON_BYTES)
+    raws = text.split(b"\n")[: -1 if len(text) == REASON_BYTES else None]  # without a part of a line
+    at = event.offset
+    for above, raw in itertools.pairwise(raws[: 2 * BETWEEN]):
+        at += len(above) + 1
+        line = lines.read(raw)
+        of_rank = line.text.startswith(own) and line.rank in (None, event.rank)
+        if of_rank and line.text[len(own) :].strip(" -"):
+            return event._replace(text=line.text, offset=at)
+    return None
+
+
+def _above(event: Event, file: LogFile) -> Event | None:
+    start = max(file.start, event.offset - REASON_BYTES)
+    with file.opened() as opened:
+        opened.seek(start)
+        raws = opened.read(event.offset - start).split(b"\n")[:-1]
+    at, said = event.offset, 0
+    for raw in reversed(raws[1:] if start > file.start else raws):
+        at -= len(raw) + 1
+        line = lines.read(raw)
+        if said == BETWEEN:
+            break
+        if line.rank in (None, event.rank) and _LAST_WORDS.match(line.text):
+            return event._replace(text=line.text, offset=at)
+        said += any(map(str.isalnum, line.text))
+    return None

@@ -22,7 +22,7 @@ def test_submit(words: list[str], home: Path, door: Door, capsys: pytest.Capture
     directory = home / "lr"
     script = (directory / "job.sh").read_text()
     assert door.changes == [("submit", script, ("--array=0-11%2",), str(home))]
-    assert f'exec "$slurm_plugin" experiment work {directory} -- \\\n    job supervise' in script
+    assert f'"$slurm_plugin" experiment work {directory} -- \\\n    job supervise' in script
     assert "#SBATCH --array=0-11%2\n" in script
     assert f"#SBATCH --output={directory}/tasks/%A_%a.log\n" in script
     assert "\n    -- ./train --lr '{lr}' || {\n" in script
