@@ -82,8 +82,8 @@ PYTHON = (
     Case("shapes", "user_code", "torch.ones(2, 3) @ torch.ones(2, 3)", "mat1 and mat2 shapes"),
     Case("descriptor", "user_code", "os.read(999, 1)", "OSError: [Errno 9]"),
     Case("yaml", "user_code", 'import yaml; yaml.safe_load("a: b: c")', "ScannerError"),
-    Case("exit-3", "user_code", "sys.exit(3)", ""),
-    Case("exit-at-once", "user_code", "os._exit(1)", ""),
+    Case("exit-3", "unknown", "sys.exit(3)", "", "unknown"),
+    Case("exit-at-once", "unknown", "os._exit(1)", "", "unknown"),
     Case("json", "data", 'json.loads("")', "JSONDecodeError"),
     Case("file", "missing_file", 'open("/data/nothere.bin")', "/data/nothere.bin"),
     Case("permission", "permission", 'open("/proc/sys/kernel/ostype", "w")', "PermissionError"),
@@ -146,7 +146,7 @@ SYSTEM = (
         "order", "collective_desync", "dist.broadcast(torch.ones(2), 0)", verdict="clear", seconds=SHORT_S,
     ),
     Case(
-        "detail", "collective_desync", "dist.broadcast(torch.ones(2), 0)", "Detected mismatch", ranks=(), nodes=(),
+        "detail", "collective_desync", "dist.broadcast(torch.ones(2), 0)", "Detected mismatch",
         before="dist.set_debug_level(dist.DebugLevel.DETAIL)", seconds=SHORT_S,
     ),
     # The receiver says it. With a smaller tensor no rank does, and which of them time out is chance.
