@@ -76,7 +76,7 @@ class GpuProcesses(NvidiaCheck):
     def judge_result(self, found: Any, context: Context, settings: Settings) -> Finding:
         """Judge the rows of the job's own GPUs. Raise LookupError if the driver lacks one of them.
 
-        A process that ends meanwhile is no fault: nobody can say any longer whose it was.
+        A process that has ended meanwhile is not judged: its owner is no longer known.
         """
         buses = nvidia.by_minor()
         for minor in context.gpus:

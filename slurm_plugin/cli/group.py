@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from slurm_plugin import __version__
-from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, PROGRAM, Command, Parameter, unwritten, use_utc
+from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, PROGRAM, Command, Parameter, guarded, unwritten, use_utc
 from slurm_plugin.errors import INTERRUPTED, SlurmPluginError, printable
 from slurm_plugin.records.nearest import nearest
 
@@ -95,7 +95,7 @@ class DefinedCommand(click.Command):
         super().__init__(
             definition.name,
             params=[parameter(each) for each in definition.parameters],
-            callback=lambda **given: definition.start(Namespace(**given)),
+            callback=lambda **given: guarded(lambda: definition.start(Namespace(**given))),
             help=definition.about,
         )
         self.definition = definition

@@ -21,8 +21,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NO_VALUE = re.compile(r"[\0\ud800-\udfff]")
 _BLANKS: Final = " \t"
 _BOM: Final = b"\xef\xbb\xbf"
-# bash ends a script that assigns to one of these, or exports a value of its own, or none. (Files that `env` wrote also
-# hold SHLVL and _, which nobody means to set.)
+# bash ends a script that assigns to one of these, or exports a value of its own, or none. SHLVL and _ are
+# accepted: files that `env` has written contain them.
 _OF_BASH: Final = frozenset(
     """BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_COMMAND BASH_LINENO BASH_SOURCE BASH_VERSINFO DIRSTACK EPOCHREALTIME
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PPID RANDOM SHELLOPTS SRANDOM UID""".split()  # noqa: SIM905

@@ -39,13 +39,13 @@ _NOT_CAUGHT: Final = frozenset({
 })  # fmt: skip
 _KILLED: Final = "slurm-task-killed"  # Slurm does that, too, to what ignores its SIGTERM
 _ENDED_FROM_OUTSIDE: Final = frozenset({-signal.SIGTERM, -signal.SIGKILL})
-# Below these lines stand tracebacks of exceptions that nothing raises any more: in a destructor, at the program's exit.
+# Tracebacks below these lines are of exceptions that were ignored: in a destructor, at the program's exit.
 IGNORING: Final = frozenset({"python-atexit", "dask-comm-closed"})
-_IN_TRACEBACK = re.compile(r"\s|$|Traceback \(|During handling of the above |The above exception was ")
+_IN_TRACEBACK = re.compile(r"\s|$|Traceback \(")
+_CHAINED = re.compile(r"During handling of the above |The above exception was ")
 MOST_IGNORED: Final = 1000  # of these lines; all ranks may write some
 MOST_JUDGED: Final = 200  # exceptions in a job that was ended from outside: more of them are no accident
 IGNORED_BYTES: Final = 8000  # in which the exception below one is looked for
-_CHAINED = re.compile(r"During handling of the above |The above exception was ")
 _BLOCK: Final = re.compile(r"-{40,}")  # around what mpirun says
 _MOST_IN_BLOCK: Final = 15  # lines
 _LAUNCHER = re.compile(r"(?:srun|slurmstepd[\w.-]*|mpirun|mpiexec|prterun): |\[slurm_plugin\] ")

@@ -206,14 +206,13 @@ def _scan_errors(files: Iterable[LogFile], scanner: Scanner, limit: int, told: C
 
 def _scan_ends(files: Iterable[LogFile], scanner: Scanner) -> None:
     """Look at the end of logs with more lines of a signature than are kept: the last exception may have ended it."""
-    known = {(each.source.name, each.signature.id, each.offset) for each in scanner.events if scanner.full}
+    known = {each.key for each in scanner.events if scanner.full}
     for file in (each for each in files if each.source.name in scanner.full and not each.is_error_file):
         for count in ENDS:
             with suppress(OSError):
                 found = _scan_end(file, scanner, count)
-                new = [each for each in found if (each.source.name, each.signature.id, each.offset) not in known]
-                known |= {(each.source.name, each.signature.id, each.offset) for each in new}
-                scanner.events += new
+                scanner.events += (new := [each for each in found if each.key not in known])
+                known |= {each.key for each in new}
 
 
 def _scan_end(file: LogFile, scanner: Scanner, count: int) -> list[Event]:

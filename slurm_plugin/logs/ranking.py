@@ -100,7 +100,7 @@ def _headed(root: Event, events: Sequence[Event]) -> Event:
     ]
     if not heads:
         return root
-    # A stack of errors stands below its head; what comes after it is about the rank that a launcher ended first.
+    # The lines of a stack of errors follow its head. Heads after it are about the rank that a launcher ended first.
     head = min(heads, key=lambda each: (each.offset > root.offset, abs(each.offset - root.offset), not each.node))
     return root._replace(rank=head.peer if head.rank is None else head.rank, node=head.node or head.peer_node)
 

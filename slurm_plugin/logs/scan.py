@@ -69,6 +69,11 @@ class Event(NamedTuple):
     peer_node: str = ""  # the node that it accuses
     time: float | None = None  # in seconds since 1970, where its log says it
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The log, the signature and the place, which no two events share."""
+        return self.source.name, self.signature.id, self.offset
+
 
 class Scanner:
     """Looks for signatures in one source after the other."""

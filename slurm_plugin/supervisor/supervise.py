@@ -200,9 +200,9 @@ class Supervisor:
         self._record_diagnosis(diagnoses.NONE if code else None)  # not that of the failure before
         return phase, code
 
-    def _record_diagnosis(self, without: diagnoses.Form | None = None) -> None:
-        """Record the attempt's diagnosis. `without`: what to record if there is none."""
-        if form := self.attempts.diagnosis() or without:
+    def _record_diagnosis(self, default: diagnoses.Form | None = None) -> None:
+        """Record the attempt's diagnosis, or `default` if it has none."""
+        if form := self.attempts.diagnosis() or default:
             attempt_record.diagnosis(self.files, self.run.attempt, form, self.cluster)
 
     def _after_a_node_went_down(self, action: Action) -> Action:

@@ -69,7 +69,7 @@ def contained(
 ) -> Job:
     """Submit a job in an image of alice's, with the function `by`.
 
-    Its own `bin` comes first in its PATH, with a stand-in for each program that the machines lack.
+    Its own `bin` comes first in its PATH, and has a substitute for each program that the machines lack.
     """
     directory = workdir(box, name)
     said = {"runtime": "apptainer", **(container or {})}

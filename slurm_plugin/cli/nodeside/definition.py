@@ -99,10 +99,10 @@ class Command(NamedTuple):
         return parser.parse_args(args)
 
     def start(self, options: "argparse.Namespace") -> int:
-        """Run the command and return its exit code. Print a SlurmPluginError as one message."""
+        """Run the command and return its exit code; its caller guards it."""
         if getattr(options, IN_UTC.key, False):
             use_utc()
-        return guarded(lambda: self.run(options))
+        return self.run(options)
 
     def usage(self) -> str:
         """Return the line that shows how to call the command."""

@@ -108,7 +108,7 @@ def test_again(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """A full or read-only disk is an error in words, and what was written is replaced by the next run."""
+    """An error message names a full or read-only disk. The next run replaces what was written."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out/compiled.json").mkdir()
     with pytest.raises(SlurmPluginError, match=r"out/compiled.json cannot be written: .*\n  see: df "):
