@@ -59,13 +59,14 @@ def of_files(
     limit: int = sys.maxsize,
     deadline_s: float = 0.0,
     known: Known | None = None,
+    more: Callable[[Known], Known] = lambda known: known,
     names: Mapping[Path, str] = MappingProxyType({}),
     told: Callable[[int], None] = lambda _: None,
 ) -> Diagnosis:
     """Diagnose these files as logs of one failure.
 
-    `limit`: bytes that are read of each, at its beginning and at its end. `deadline_s` ends the reading early.
-    `names`: how people know files that are copies. `told` is called with the size of each block that was read.
+    `limit`: bytes that are read of each, at its beginning and at its end. `deadline_s` ends the reading early; `more`
+    then adds to `known`. `names`: how people know files that are copies. `told` is called with each block's size.
     """
     known = known or Known()
     scanner = Scanner(signatures, deadline=time.monotonic() + deadline_s if deadline_s else 0.0, ranks_of=known.ranks())
@@ -93,6 +94,7 @@ def of_files(
                 failed |= endings.failed_nodes(text) if known.by_node else set()
     _scan_errors(files.values(), scanner, limit, told)
     _scan_ends(files.values(), scanner)
+    finding, known = _of_dumps(dumps, scanner.deadline), more(known)
     sources = [each.source for each in files.values()]
     hosts = {*known.nodes.values(), *known.faults}
     ends = {rank: each._replace(node=_node(each.node, hosts)) for rank, each in ends.items()}
@@ -116,7 +118,7 @@ def of_files(
     cause = _with_kernels(weighed(judged, known, nodes), known.kernel, signatures, ends, nodes)
     cause = _on_node(_missing(cause, events, (*nodes.values(), *(each.node for each in sources))), failed, hosts)
     cause, place = _in_a_log(cause, events, files), None
-    if dumps and (cause.failure != "none" or not files) and (finding := _of_dumps(dumps, scanner.deadline)):
+    if finding and (cause.failure != "none" or not files):
         cause = recorded(cause, finding.failure, finding.ranks, finding.said, nodes)
         place = Place(*finding.place) if finding.place[0] and cause.beside == finding.said else None
     ranks = {each.rank for each in scanner.events if each.rank is not None} | {*ends, *heard, *known.nodes, *dumps}
@@ -125,10 +127,9 @@ def of_files(
     found = Diagnosis(
         cause, count, place, cut=scanner.cut, unread=tuple(unread), clocks=ahead, job=known.job, nodes=every
     )
-    try:
+    with suppress(OSError):  # a file is gone meanwhile
         return _shown(found, files, limit, progress)
-    except OSError:  # a file is gone meanwhile
-        return found
+    return found
 
 
 def _node(host: str, nodes: Collection[str]) -> str:

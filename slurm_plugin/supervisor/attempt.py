@@ -5,26 +5,25 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from hostfiles import nodelist
 from slurm_plugin.errors import UsageError
 from slurm_plugin.launch import env_file, hooks, variables
 from slurm_plugin.launch.container import IMAGE_FLAG
 from slurm_plugin.records import history, launch_record, site_settings, stage_in
-from slurm_plugin.records.job_plan import JobPlan
-from slurm_plugin.slurm import Slurm
 from slurm_plugin.supervisor import diagnose, fabric, progress, queries
 from slurm_plugin.supervisor.decide import BAD, NOT_FOUND, WHO, Action, Attempt, Cause, Health, Phase, Wish, chosen
-from slurm_plugin.supervisor.diagnose import Failure, PendingForm, limit_s, log_sizes
+from slurm_plugin.supervisor.diagnose import PendingForm, log_sizes
 from slurm_plugin.supervisor.growth.growth import Growth
 from slurm_plugin.supervisor.guard import barrier
 from slurm_plugin.supervisor.guard.client import Guards
 from slurm_plugin.supervisor.guard.nodes import WIPE_S, Nodes, only, show
-from slurm_plugin.supervisor.launcher import TERM_S, Launcher, as_a_shell, missing
+from slurm_plugin.supervisor.launcher import TERM_S, as_a_shell, missing
 from slurm_plugin.supervisor.log import say
 from slurm_plugin.supervisor.preparation import allocation_part, container_step
 from slurm_plugin.supervisor.preparation.prepare import Preparation
+from slurm_plugin.supervisor.queries import Surroundings
 from slurm_plugin.supervisor.recording.client import Mover, Recording
 from slurm_plugin.supervisor.run import Run
 from slurm_plugin.supervisor.watch import Interruption, Watcher, allowed_grace
@@ -34,16 +33,6 @@ DUMP_S: Final = 3.0
 ASK_AGAIN_S: Final = (0.0, 3.0, 15.0)  # pause before each repeated question if no node answered
 SAVED_S: Final = 30.0  # a trial that ends with 0 so long after its grace has completed
 AFTER_S: Final = 600.0  # limit of the hooks after the program: its nodes stay allocated until they end
-
-
-class Surroundings(NamedTuple):
-    """The values that all attempts of a run share."""
-
-    plan: JobPlan
-    site: Mapping[str, Any]
-    door: Slurm
-    environ: Mapping[str, str]  # as Slurm gave it to the batch script
-    launcher: Launcher
 
 
 class Attempts:
@@ -61,7 +50,7 @@ class Attempts:
         self.on: tuple[str, ...] = ()  # the nodes chosen for the program
         self.answers: barrier.Answers | None = None
         self.first, self.newest = run.attempt, progress.Newest()  # checkpoint of an attempt
-        self.dirty: tuple[str, ...] = ()  # nodes where processes of the last attempt may still run
+        self.dirty: Mapping[str, Health] = {}  # nodes where processes of the last attempt may still run
         self.diagnosis: PendingForm = lambda: None  # of this attempt, if it failed
         self.prolog = cache(self._task_prolog)  # by the number of the attempt
         self.preparation = self._prepare(run.nodes[: wish.nodes])
@@ -183,18 +172,20 @@ class Attempts:
         elif watcher and plan.retries and code and not watcher.guards.alive and watcher.guards.answered:
             cause = "nodes"  # a guard that lost the supervisor may have ended its ranks
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
-        nodes, self.dirty = health, ()
+        nodes, self.dirty = health, {}
         unfinished = bool(code or (self.saved and found))
         if unfinished and not launcher.told_to_end:
-            if plan.retries and cause != "grow":  # a fault that shows up now would use a restart
-                nodes = self._recheck(phase, code, found)
+            again = plan.retries > 0 and cause != "grow"  # a fault that shows up now would use a restart
+            if again:
+                self._wipe(phase, code, found)
+            reader = diagnose.start(self.preparation, sizes, self.site, phase=phase, code=code, cause=cause)
+            if again:
+                nodes = self._recheck(phase, found)
             elif found and not code:
                 nodes = {**nodes, **found.nodes}
-            if code and phase != "stage_in" and cause not in ("grow", "slow"):
-                cut_off = watcher is not None and watcher.guards.isolated
-                failure = Failure(self.preparation, sizes, code, cause, limit_s(self.site), cut_off)
-                look = None if plan.retries else self._look
-                self.diagnosis, nodes = diagnose.start(failure, nodes, checked=plan.retries > 0, look=look)
+            cut_off = watcher is not None and watcher.guards.isolated
+            checked, look = plan.retries > 0, None if plan.retries else self._look
+            self.diagnosis, nodes = diagnose.finish(reader, nodes, checked=checked, look=look, isolated=cut_off)
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")
         if (made := progress.has_new_checkpoint(before, self.newest)) is None:
             say(f"could not tell whether there is a new checkpoint: not all of {plan.checkpoint} can be read")
@@ -304,9 +295,9 @@ class Attempts:
         if watcher and watcher.found:
             code = self._interrupt(watcher.guards, watcher.found, phase)
         launcher.told_to_end = launcher.told_to_end or launcher.told_to_stop or launcher.ending
-        if code and phase != "stage_in" and not launcher.told_to_end:
-            failure = Failure(self.preparation, sizes, code, "itself", limit_s(self.site))
-            self.diagnosis, _ = diagnose.start(failure, {}, checked=False, look=None)
+        if not launcher.told_to_end:
+            reader = diagnose.start(self.preparation, sizes, self.site, phase=phase, code=code)
+            self.diagnosis, _ = diagnose.finish(reader, {}, checked=False, look=None)
         return phase, code
 
     def _interrupt(self, guards: Guards, found: Interruption, phase: Phase) -> int:
@@ -333,18 +324,20 @@ class Attempts:
         """Check the nodes, log their verdicts, and return the health of each node."""
         return show(self.nodes.ask(replace(self.preparation.question("recheck"), check=True)))
 
-    def _recheck(self, phase: Phase, code: int, found: Interruption | None) -> dict[str, Health]:
-        """End the remaining processes of the attempt, check the nodes again, and return the health of each node."""
+    def _wipe(self, phase: Phase, code: int, found: Interruption | None) -> None:
+        """End the remaining processes of the attempt on all nodes."""
         if found and found.cause == "nodes" and not found.nodes and not self.nodes.guards.isolated:
             self.nodes.renew()
-        dirty = self.nodes.wipe()
-        self.dirty = tuple(dirty)
+        self.dirty = self.nodes.wipe()
         say(f"{WHO[phase]} {'was ended' if found else f'failed with exit code {code}'}; looking at its nodes again")
+
+    def _recheck(self, phase: Phase, found: Interruption | None) -> dict[str, Health]:
+        """Check the nodes again after `_wipe`, and return the health of each node."""
         health = {**self._look(), **(found.nodes if found else {})}
         if phase == "stage_in":
             notes = stage_in.read_notes(str(self.preparation.directory), self.on)
             health |= {name: Health("job_problem", f"{stage_in.KEYWORD}: {why}") for name, why in notes.items()}
-        for name, each in dirty.items():
+        for name, each in self.dirty.items():
             if health.get(name, each).condition not in BAD:
                 health[name] = each
         return {name: health[name] for name in self.nodes.names}

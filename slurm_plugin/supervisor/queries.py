@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from hostfiles import HostfileError, nodelist
 from hostfiles.allocation import number
@@ -26,6 +26,16 @@ LOOKS_WELL: Final = 2
 LATE_S: Final = 60.0  # slurmctld does not check all nodes at the same time
 KILLED_S: Final = 4.0  # before Slurm's SIGKILL: time to end the program and to record the attempt
 SLURMD_TIMEOUT_S: Final = 300.0  # slurm.conf's own default
+
+
+class Surroundings(NamedTuple):
+    """The values that all attempts of a run share."""
+
+    plan: JobPlan
+    site: Mapping[str, Any]
+    door: Slurm
+    environ: Mapping[str, str]  # as Slurm gave it to the batch script
+    launcher: Launcher
 
 
 def patience(launcher: Launcher, seconds: float = AWAY_S) -> Patience:

@@ -20,7 +20,7 @@ from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.records.site_settings import LOST_S
 from slurm_plugin.slurm import SlurmError, connect
 from slurm_plugin.supervisor import any_of, attempt_record, hold, job_end, log, queries, script
-from slurm_plugin.supervisor.attempt import ENDED_BY_SLURM, Attempts, Surroundings
+from slurm_plugin.supervisor.attempt import ENDED_BY_SLURM, Attempts
 from slurm_plugin.supervisor.decide import Action, Attempt, Health, Phase, Wish, decide
 from slurm_plugin.supervisor.guard import fencing, server
 from slurm_plugin.supervisor.guard.nodes import Nodes
@@ -66,7 +66,7 @@ def main(plan: JobPlan, default_settings: Callable[[], Mapping[str, Any]]) -> in
             plan = plan._replace(command=script.command(plan, run))
         if plan.plain and not run.restart:
             log.keep_apart(job_directory.directory(Path.cwd(), run.job_id))
-        supervisor = Supervisor(Surroundings(plan, site, door, environ, launcher), run)
+        supervisor = Supervisor(queries.Surroundings(plan, site, door, environ, launcher), run)
         with share_process(plan, site, run, supervisor.files, supervisor.cluster):
             action = supervisor.supervise()
     return supervisor.act(action)
@@ -75,7 +75,7 @@ def main(plan: JobPlan, default_settings: Callable[[], Mapping[str, Any]]) -> in
 class Supervisor:
     """The attempts of one run, and the steps between them."""
 
-    def __init__(self, surroundings: Surroundings, run: Run) -> None:
+    def __init__(self, surroundings: queries.Surroundings, run: Run) -> None:
         plan, site, self.door, environ, launcher = surroundings
         self.plan, self.site, self.launcher = plan, site, launcher
         self.files = job_directory.directory(Path.cwd(), run.job_id)
@@ -150,7 +150,7 @@ class Supervisor:
         stopped, plan = self.launcher.told_to_stop, self.plan
         if plan.trial and (stopped or (plan.retries and action.kind == "finish" and not self.launcher.told_to_end)):
             self.nodes.give_up = lambda: False
-            self.attempts.dirty = tuple(self.nodes.wipe())
+            self.attempts.dirty = self.nodes.wipe()
 
     def _make_attempt(self, reason: str) -> Action:
         """Make one attempt, decide the next action, and record both."""

@@ -1,6 +1,6 @@
 """The nodes of a run: query the nodes through their guards, end an attempt's processes, give up lost nodes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -83,7 +83,7 @@ class Nodes:
         if self._guards is not None:
             self._restart(self._guards.hosts).arm()
 
-    def give_back(self, names: Sequence[str], dirty: Sequence[str]) -> None:
+    def give_back(self, names: Sequence[str], dirty: Collection[str]) -> None:
         """Remove these nodes from the run. `dirty`: nodes on which ranks may still write."""
         self.names = tuple(name for name in self.names if name not in names)
         guards = self._guards
@@ -94,7 +94,7 @@ class Nodes:
         elif guards is not None:
             guards.release(names)
 
-    def _restart(self, names: Sequence[str], dirty: Sequence[str] = ()) -> Guards:
+    def _restart(self, names: Sequence[str], dirty: Collection[str] = ()) -> Guards:
         """Start new guards on these nodes. Until `fenced_at` the old guards may end ranks, even of a new attempt."""
         if self._guards is not None:
             fenced_at = self._guards.close([name for name in self._guards.hosts if name not in dirty])
@@ -106,7 +106,7 @@ class Nodes:
         more: Any = {"devices": self.devices, "slurm_bin": self.slurm_bin, "lost_s": self.lost_s}
         return Guards(self.command, names, groups=self.groups, **more)
 
-    def close(self, dirty: Sequence[str] = ()) -> None:
+    def close(self, dirty: Collection[str] = ()) -> None:
         """End the guards. On `dirty` nodes ranks of the last attempt may still run: the guards there end them first."""
         if self._guards is not None:
             self._guards.sweep(self._guards.hosts)

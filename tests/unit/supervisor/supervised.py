@@ -5,9 +5,9 @@ from pathlib import Path
 
 from slurm_plugin.records.job_plan import JobPlan
 from slurm_plugin.slurm import Slurm
-from slurm_plugin.supervisor.attempt import Surroundings
 from slurm_plugin.supervisor.decide import Action
 from slurm_plugin.supervisor.launcher import Launcher
+from slurm_plugin.supervisor.queries import Surroundings
 from slurm_plugin.supervisor.run import from_environment
 from slurm_plugin.supervisor.supervise import Supervisor
 from tests.fake_slurm import FakeSlurm

@@ -16,7 +16,17 @@ from tests.fakes import FakeSlurm
 from tests.unit.supervisor.plans import plan
 
 DRAINED = Interruption("nodes", "nodes were drained under it", {"n1": Health("node_problem", "gpu: bad")}, save=True)
-GUARDS = SimpleNamespace(turn_lost=False, alive=True, answered=True, silent=lambda: ())
+GUARDS = SimpleNamespace(isolated=False, turn_lost=False, alive=True, answered=True, silent=lambda: ())
+
+
+def drained(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return attempts whose node n1 is found drained."""
+    attempts: Any = Attempts.__new__(Attempts)
+    watcher = SimpleNamespace(guards=GUARDS, found=DRAINED, ended=lambda: None)
+    monkeypatch.setattr(attempts, "_watcher", lambda: watcher)
+    monkeypatch.setattr(attempts, "_recheck", lambda _phase, found: {"n2": Health("ok"), **found.nodes})
+    attempts.site, attempts.preparation, attempts.nodes = {}, None, SimpleNamespace(wipe=dict)
+    return attempts
 
 
 @pytest.mark.parametrize("script", ["exit 0", "trap 'exit 0' TERM; sleep 3000 & wait", "sleep 3000"])
@@ -25,10 +35,7 @@ def test_a_node_that_is_drained_while_data_is_copied(
 ) -> None:
     """However the copying ends, the job runs again without the node, and nothing is saved."""
     monkeypatch.setattr(launching, "LOOK_AT_NODES_S", 0.05)
-    watcher = SimpleNamespace(guards=GUARDS, found=DRAINED, ended=lambda: None)
-    attempts = Attempts.__new__(Attempts)
-    monkeypatch.setattr(attempts, "_watcher", lambda: watcher)
-    monkeypatch.setattr(attempts, "_recheck", lambda _phase, _code, found: {"n2": Health("ok"), **found.nodes})
+    attempts = drained(monkeypatch)
     attempts.plan, attempts.door = plan(retries=2, grace_s=20.0), FakeSlurm()
     with Launcher() as launcher:
         attempts.launcher = launcher
@@ -56,13 +63,9 @@ def test_a_trial_whose_node_is_drained(
 ) -> None:
     """It saves and ends with 0, but it is not done: the job runs again without the node, or the task ends."""
     monkeypatch.setattr(launching, "LOOK_AT_NODES_S", 0.05)
-    watcher = SimpleNamespace(guards=GUARDS, found=DRAINED, ended=lambda: None)
-    attempts = Attempts.__new__(Attempts)
-    monkeypatch.setattr(attempts, "_watcher", lambda: watcher)
-    monkeypatch.setattr(attempts, "_recheck", lambda _phase, _code, found: {"n2": Health("ok"), **found.nodes})
+    attempts = drained(monkeypatch)
     attempts.plan = plan(trial=3, retries=retries, grace_s=0.5 if number == "TERM" else 20.0)
     attempts.door = FakeSlurm()
-    attempts.site = {}
     script = f"trap : USR1; trap 'exit 0' {number}; touch ready; while :; do sleep 0.05; done"
     ready = place / "ready"
     with Launcher() as launcher:

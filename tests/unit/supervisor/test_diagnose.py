@@ -3,16 +3,17 @@
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from prechecks.child import stat
 from slurm_plugin.records import diagnoses
 from slurm_plugin.supervisor.decide import Action, Attempt, Health, Wish, decide
-from slurm_plugin.supervisor.diagnose import Failure, diagnose, start
+from slurm_plugin.supervisor.diagnose import Checked, Failure, Reader, diagnose, finish
 from slurm_plugin.supervisor.guard import barrier
 from tests.fake_slurm import FakeSlurm
 from tests.guarded import AGES
@@ -46,11 +47,15 @@ class Reading:
     """A diagnosis that is done."""
 
     def __init__(self, form: Mapping[str, Any]) -> None:
-        self.form = {**form, "nodes": dict(form["nodes"]), "verdicts": {"n1": "clear", **form["nodes"]}}
+        self.first = {**form, "nodes": dict(form["nodes"]), "verdicts": {"n1": "clear", **form["nodes"]}}
 
-    def diagnosis(self, _nodes: Mapping[str, Health]) -> dict[str, Any]:
+    def form(self) -> dict[str, Any]:
         """Return it."""
-        return self.form
+        return self.first
+
+    def again(self, _nodes: Mapping[str, Health]) -> dict[str, Any]:
+        """Return it."""
+        return self.first
 
 
 @pytest.mark.parametrize(
@@ -98,22 +103,22 @@ def test_the_kernels_of_suspects_are_read() -> None:
     asked: list[Mapping[str, Health]] = []
 
     class Again(Reading):
-        def diagnosis(self, nodes: Mapping[str, Health]) -> dict[str, Any]:
+        def again(self, nodes: Mapping[str, Health]) -> dict[str, Any]:
             asked.append(nodes)
-            return {**LOST_GPU, "nodes": {"n1": "exclude"}} if nodes["n2"].kernel else self.form
+            return {**LOST_GPU, "nodes": {"n1": "exclude"}}
 
     checked = {"n1": OK, "n2": Health("ok", kernel="[1.5] NVRM: Xid (PCI:0000:5f:00): 79")}
     found, nodes = diagnose(Again(HANG), {"n1": OK, "n2": OK}, checked=False, look=lambda: checked)  # type: ignore[arg-type]
     assert (found or {})["nodes"] == {"n1": "exclude"}
-    assert (nodes["n1"].condition, asked[1:]) == ("job_problem", [checked])
+    assert (nodes["n1"].condition, asked) == ("job_problem", [checked])
 
 
 def test_a_fault_that_the_checks_find_may_be_the_cause() -> None:
     """The logs are diagnosed again with it."""
 
     class Again(Reading):
-        def diagnosis(self, nodes: Mapping[str, Health]) -> dict[str, Any]:
-            return {**LOST_GPU, "nodes": {"n2": "exclude"}} if nodes["n2"] == BAD else self.form
+        def again(self, nodes: Mapping[str, Health]) -> dict[str, Any]:
+            return {**LOST_GPU, "nodes": {"n2": "exclude"}} if nodes["n2"] == BAD else self.first
 
     look = {"n1": OK, "n2": BAD}
     found, _ = diagnose(Again(HANG), {"n1": OK, "n2": OK}, checked=False, look=lambda: look)  # type: ignore[arg-type]
@@ -202,19 +207,21 @@ def test_a_program_that_the_supervisor_ended(
     """What torchrun writes of the supervisor's SIGTERM is not the cause."""
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
     (tmp_path / "log").write_text("torch.distributed.elastic.SignalException: Process 26 got signal: 15\n")
-    found = failed(tmp_path, 143, cause, isolated=GONE in nodes.values()).diagnosis(nodes)
+    reader = Reader(failed(tmp_path, 143, cause))
+    reader.tell(nodes, isolated=GONE in nodes.values())
+    found = reader.form()
     assert found is not None
     assert (found["class"], found["nodes"]) == (failure, verdicts)
 
 
-def failed(directory: Path, code: int, cause: Any, deadline_s: float = 60.0, *, isolated: bool = False) -> Failure:
+def failed(directory: Path, code: int, cause: Any, deadline_s: float = 60.0) -> Failure:
     """Return an attempt on three nodes that failed, with its log in this directory."""
     hosts = [SimpleNamespace(name=name) for name in ("n1", "n2", "n3")]
     run = SimpleNamespace(allocation=SimpleNamespace(hosts=hosts), nodes=("n1", "n2", "n3"), job_id=7, attempt=0)
     preparation: Any = SimpleNamespace(
         run=run, plan=SimpleNamespace(logs=""), slots=[2, 2, 2], launch_level="node", directory=directory, began=0.0
     )
-    return Failure(preparation, {str(directory / "log"): 0}, code, cause, deadline_s, isolated)
+    return Failure(preparation, {str(directory / "log"): 0}, code, cause, deadline_s)
 
 
 def test_a_restart_is_prepared_while_the_logs_are_read(
@@ -222,36 +229,61 @@ def test_a_restart_is_prepared_while_the_logs_are_read(
 ) -> None:
     """That is if our checks explain the failure: the logs then change nothing but words."""
     (tmp_path / "log").write_text("")
-    real, prepared, checks = Failure._read, tmp_path / "prepared", {"n1": OK, "n2": BAD}
+    real, prepared, checks = Failure.read, tmp_path / "prepared", {"n1": OK, "n2": BAD}
 
     def read(*given: Any) -> dict[str, Any]:
         until(prepared.exists, "the restart")
         return real(*given)
 
-    monkeypatch.setattr(Failure, "_read", read)
-    diagnosis, nodes = start(failed(tmp_path, 1, "itself"), checks, checked=True, look=None)
+    monkeypatch.setattr(Failure, "read", read)
+    diagnosis, nodes = finish(Reader(failed(tmp_path, 1, "itself")), checks, checked=True, look=None)
     assert (capsys.readouterr().out, nodes) == ("", checks)
     prepared.touch()
     assert (diagnosis() or {})["nodes"] == {"n2": "exclude"}
     assert "likely cause: a fault of an accelerator" in capsys.readouterr().out
 
 
-def test_what_is_done_meanwhile_may_take_long(tmp_path: Path) -> None:
-    """The child had ended in time: its answer counts."""
-    (tmp_path / "log").write_text("KeyError: 'x'\n")
-    failure = failed(tmp_path, 1, "itself")
-    child = failure.start({})
-    assert child is not None
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    child.start -= AGES
-    assert (failure.result(child) or {})["class"] == "user_code"
+def test_the_logs_are_read_while_the_nodes_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes; what the checks found then counts too."""
+    (tmp_path / "log").write_text("step 3\n")
+    read, files = tmp_path / "read", Failure.read
+
+    def judged(self: Failure, checked: Callable[[], Checked]) -> dict[str, Any]:
+        def after() -> Checked:
+            read.touch()
+            return checked()
+
+        return files(self, after)
+
+    monkeypatch.setattr(Failure, "read", judged)
+    reader = Reader(failed(tmp_path, 1, "itself"))
+    until(read.exists, "the end of the reading")
+    reader._child.start -= AGES
+    (tmp_path / "log").unlink()
+    reader.tell({"n1": OK, "n2": BAD})
+    found = reader.form() or {}
+    assert (found["class"], found["nodes"]) == ("gpu_hw", {"n2": "exclude"})
+
+
+def test_a_child_whose_supervisor_is_gone(tmp_path: Path) -> None:
+    """It ends: nobody will tell it anything."""
+    told, answer = os.pipe()
+    if not (supervisor := os.fork()):
+        reader = Reader(failed(tmp_path, 1, "itself"))
+        os.write(answer, str(reader._child.pid).encode())
+        os._exit(0)
+    child = int(os.read(told, 20))
+    os.waitpid(supervisor, 0)
+    until(lambda: not stat(child)[0], "the end of the child")
 
 
 def test_a_file_that_cannot_be_read_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file server does not answer: the job goes on without a diagnosis."""
-    monkeypatch.setattr(Failure, "_read", lambda *_: time.sleep(AGES))
+    monkeypatch.setattr(Failure, "read", lambda *_: time.sleep(AGES))
     began = time.monotonic()
-    assert failed(tmp_path, 1, "program", deadline_s=0.5).diagnosis({}) is None
+    reader = Reader(failed(tmp_path, 1, "program", deadline_s=0.5))
+    reader.tell({})
+    assert reader.form() is None
     assert 0.5 <= time.monotonic() - began < HANG_S
 
 
