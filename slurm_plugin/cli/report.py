@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from hostfiles import nodelist
+from slurm_plugin.cli import excerpts
 from slurm_plugin.cli.nodeside import job_lookup, log_lookup, output, why
 from slurm_plugin.cli.nodeside.definition import IN_UTC, JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JobFacts
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.logs import excerpts, selection
+from slurm_plugin.logs import selection
 from slurm_plugin.records import history, job_directory, node_drains, progress_file, slow, usage
 from slurm_plugin.slurm import Job, Slurm, SlurmError
 from slurm_plugin.views import why_node

@@ -1,37 +1,31 @@
-"""What follows an error in its log: a program that goes on has survived it, and what it said last is why it ended.
-
-Commands of a batch script print errors, and the script goes on. So such a line counts only if nothing but complaints
-follows it in its log. Standard library only.
-"""
+"""What follows an error in its log: a program that goes on has survived it. Standard library only."""
 
 import itertools
-import os
 import re
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from slurm_plugin.logs import lines
 from slurm_plugin.logs.endings import Ended
-from slurm_plugin.logs.judge import Cause
-from slurm_plugin.logs.ranking import ANY_EXCEPTION, ENDINGS, SHELL, TRACEBACK
+from slurm_plugin.logs.last_lines import complains, succeeds
+from slurm_plugin.logs.ranking import ANY_EXCEPTION, ENDINGS, SETUP, SHELL, TRACEBACK
 from slurm_plugin.logs.scan import BLOCK, Event
 from slurm_plugin.logs.signature import Signature
-from slurm_plugin.logs.source import NEAR, LogFile, with_reason
+from slurm_plugin.logs.source import NEAR, LogFile
 
-MOST: Final = 60  # lines that are looked at
-OTHERS: Final = 10  # other lines that may follow an error if the program is known to have failed
 WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
 SHELL_WENT_ON: Final = 40  # lines after an error of a shell, the last LAST of them without a complaint
 LAST: Final = 5
 STEPS: Final = 3  # steps after an exception: the same
 _SAYS_NOTHING: Final = frozenset({"noise", "teardown"})  # roles of signatures
 _RETRIED: Final = b" will be retried"  # Ray says this of a task whose worker died
-# Exceptions that programs catch and print with their traceback.
+# Programs catch and print these, too. They have no name of an exception, or no class.
 _CAUGHT: Final = frozenset({
-    "python-file-missing", "python-permission", "python-http", "net-refused", "net-name-unknown", "net-name-server",
-    "net-timeout", "json-damaged", "ray-worker", "python-import", "python-module-missing",
+    "python-permission", "python-http", "net-refused", "net-name-unknown", "net-name-server", "net-timeout",
+    "ray-worker", "python-memory", "python-pool-broken",
 })  # fmt: skip
 # Classes of failures that end or stop a rank whatever its program does. All else it can catch.
 _NOT_CAUGHT: Final = frozenset({
@@ -40,25 +34,25 @@ _NOT_CAUGHT: Final = frozenset({
 _KILLED: Final = "slurm-task-killed"  # Slurm does that, too, to what ignores its SIGTERM
 _ENDED_FROM_OUTSIDE: Final = frozenset({-signal.SIGTERM, -signal.SIGKILL})
 # Tracebacks below these lines are of exceptions that were ignored: in a destructor, at the program's exit.
-IGNORING: Final = frozenset({"python-atexit", "dask-comm-closed"})
+IGNORING: Final = frozenset({"python-atexit", "python-logged", "dask-comm-closed"})
 _IN_TRACEBACK = re.compile(r"\s|$|Traceback \(")
 _CHAINED = re.compile(r"During handling of the above |The above exception was ")
 MOST_IGNORED: Final = 1000  # of these lines; all ranks may write some
 MOST_JUDGED: Final = 200  # exceptions in a job that was ended from outside: more of them are no accident
 IGNORED_BYTES: Final = 8000  # in which the exception below one is looked for
-_BLOCK: Final = re.compile(r"-{40,}")  # around what mpirun says
-_MOST_IN_BLOCK: Final = 15  # lines
-_LAUNCHER = re.compile(r"(?:srun|slurmstepd[\w.-]*|mpirun|mpiexec|prterun): |\[slurm_plugin\] ")
-# `time` of a shell, its `set -x`, what is indented below an error.
-_SKIPPED = re.compile(r"\s*$|\s+\S|(?:real|user|sys)\b|[~^=*#-]+$|\++ ")
-_COMPLAINT = re.compile(
-    r"(?i)\b(?:err(?:or)?s?|fail\w*|abort\w*|exit\w*|cannot|can't|denied|not found|stop\w*|terminat\w*|invalid|calls:"
-    r"|please (?:check|see|try|make sure)\b)"
+# A program says this above the traceback of an exception from which it recovers.
+_RECOVERS = re.compile(
+    r"(?i)\b(?:re-?tr(?:y|ies|ied|ying)|continu(?:e|es|ing)|skip(?:s|ped|ping)?|ignor(?:e|es|ed|ing)|fall\w* back"
+    r"|(?:try|us|restart)(?:s|ing) (?:the|with|another|again|instead))\b"
 )
-_GOOD = re.compile(
-    r"(?i)\b(?:0 (?:err|fail)\w*|no (?:err|fail)\w*|success\w*|complete\w*|finished|done"
-    r"|(?:exit\w*|return\w*)(?: code| status)?[:= ]*0\b)"
+_CALM = re.compile(r"\b(?:DEBUG|INFO|WARN(?:ING)?)\b")
+_NO_RECOVERY = re.compile(
+    r"(?i)\b(?:giv(?:e|es|ing) up|no more|(?:can|could|do|did|will)(?:no|n'| no)t|last|(?:attempt|retry)\w* failed)\b"
 )
+# A line of a traceback, or its last.
+_RAISED = re.compile(r" {4}|(?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: |$)|(?:\w+\.)+[A-Z]\w+: ")
+_HEADER: Final = b"Traceback (most recent call last)"
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def uncaught(
@@ -73,13 +67,16 @@ def uncaught(
 
     `raised`: the program's exit code says that an exception ended it.
     """
-    events = _without_ignored(_until_the_time_was_over(events), files)
+    events = _survived_by_ranks(_without_ignored(_until_the_time_was_over(events), files), files)
     launchers = {name for name, each in files.items() if each.source.rank is None and each.path.name == "agent.log"}
     by_ranks = {each.text.strip() for each in events if launchers and each.source.rank is not None}
 
     def harmless(each: Event) -> bool:
-        rank = each.text.strip() in by_ranks and not files[each.source.name].is_error_file
-        return _is_harmless(each) or (rank and each.signature.failure not in _NOT_CAUGHT)
+        if files[each.source.name].is_error_file:  # it has what ended its rank
+            return False
+        raised = each.source.name not in launchers and bool(_RAISED.match(each.text))
+        may_catch = each.signature.failure not in _NOT_CAUGHT or bool(launchers and raised)
+        return _is_harmless(each) or ((raised or each.text.strip() in by_ranks) and may_catch)
 
     caught = {number for number, each in enumerate(events) if harmless(each)}
     others = [
@@ -94,9 +91,49 @@ def uncaught(
     def survived(each: Event) -> bool:
         if launchers and (each.source.rank is not None or each.source.name in launchers):
             return True  # a launcher would have said that a rank failed
-        return not raised and _went_on(each, events, files[each.source.name], progress, outside=outside, oom=oom)
+        file = files[each.source.name]
+        return not raised and (
+            _went_on(each, events, file, progress, outside=outside, oom=oom)
+            or (not (outside or oom) and _recovered(each, file))
+        )
 
     return [each for number, each in enumerate(events) if number not in caught or not survived(each)]
+
+
+def _survived_by_ranks(events: Sequence[Event], files: Mapping[str, LogFile]) -> list[Event]:
+    """Return the events without exceptions after which a rank went on until it lost the others, if one of them failed.
+
+    A rank ends only once: of two of its tracebacks, it survived the first.
+    """
+    heads: dict[str, list[int]] = {}
+    lost: dict[str, int] = {}  # in the log of each rank: where the traceback begins with which it lost the others
+    for each in events:
+        if each.source.rank is not None and each.signature.id == TRACEBACK:
+            heads.setdefault(each.source.name, []).append(each.offset)
+    for each in events:
+        above = [at for at in heads.get(each.source.name, ()) if at < each.offset]
+        if above and each.signature.failure == "symptom_only":
+            lost[each.source.name] = max(above)
+    roots = [(number, each) for number, each in enumerate(events) if each.signature.role == "root"]
+    survived = {
+        number
+        for number, each in roots
+        if each.offset < lost.get(each.source.name, 0)
+        and _RAISED.match(each.text)
+        and not _is_chained(each, lost[each.source.name], files[each.source.name])
+    }
+    theirs = {events[number].source for number in survived}
+    failed = any(each.source.rank is not None and each.source not in theirs for _, each in roots)
+    return [each for number, each in enumerate(events) if not (failed and number in survived)]
+
+
+def _is_chained(event: Event, until: int, file: LogFile) -> bool:
+    """Return whether the traceback at `until` belongs to the same exception as this event."""
+    with suppress(OSError), file.opened() as opened:
+        opened.seek(event.offset)
+        between = opened.read(min(until - event.offset, NEAR)).split(b"\n")
+        return any(_CHAINED.match(lines.read(raw).text) for raw in between)
+    return True
 
 
 def _from_outside(others: Sequence[Event], ends: Mapping[int, Ended]) -> bool:
@@ -128,7 +165,7 @@ def _without_ignored(events: Sequence[Event], files: Mapping[str, LogFile]) -> l
     return [
         each
         for each in events
-        if not any(start < each.offset <= end for start, end in spans.get((each.source.name, each.rank), ()))
+        if not any(start <= each.offset <= end for start, end in spans.get((each.source.name, each.rank), ()))
     ]
 
 
@@ -180,19 +217,60 @@ def _went_on(
     return False
 
 
+def _recovered(event: Event, file: LogFile) -> bool:
+    """Return whether the program announced that it would go on, or counts on after an error as it did before.
+
+    It counts if lines of one form, of which at least STEPS come before, have a number that still rises.
+    """
+    start = max(file.start, event.offset - NEAR)
+    with suppress(OSError), file.opened() as opened:
+        opened.seek(start)
+        before, after = opened.read(event.offset - start), opened.read(NEAR).partition(b"\n")[2]
+        rest = [lines.read(raw).text for raw in after.split(b"\n") if raw.strip()]
+        head = before if event.signature.id == TRACEBACK else before.rpartition(_HEADER)[0]
+        own = lines.read(head.rstrip(b"\n").rpartition(b"\n")[2]).text if head else event.text
+        announced = _RECOVERS.search(own) and not _NO_RECOVERY.search(own)
+        more = [text for text in rest if not (_IN_TRACEBACK.match(text) or _CHAINED.match(text) or _RAISED.match(text))]
+        if (
+            announced
+            and more
+            and not any(complains(text) and not (_CALM.search(text) or _RECOVERS.search(text)) for text in more[-LAST:])
+        ):
+            return True
+        return _counts_on([lines.read(raw).text for raw in before.split(b"\n")], rest)
+    return False
+
+
+def _counts_on(before: Sequence[str], after: Sequence[str]) -> bool:
+    seen: dict[str, list[list[float]]] = {}
+    for text in before:
+        form, row = _row(text)
+        seen.setdefault(form, []).append(row)
+    count = Counter[tuple[str, int]]()
+    for text in after:
+        form, row = _row(text)
+        rows = seen.get(form, [])
+        for column, value in enumerate(row) if len(rows) >= STEPS else ():
+            if all(above[column] < each[column] < value for above, each in itertools.pairwise(rows)):
+                count[form, column] += 1
+    return any(each >= STEPS for each in count.values())
+
+
+def _row(text: str) -> tuple[str, list[float]]:
+    """Return the form of a line, and its numbers."""
+    return " ".join(_NUMBER.sub("0", text).split()), [float(each) for each in _NUMBER.findall(text)]
+
+
 def _shell_went_on(after: bytes, events: Sequence[Event]) -> bool:
-    """Return whether much follows an error of a shell, and nothing else looks like a failure."""
+    """Return whether much follows an error of a shell, or what says that all is done, and nothing else failed."""
     said = after.split(b"\n")[1:]
-    if len(said) <= SHELL_WENT_ON or any(
-        each.signature.id not in SHELL and each.signature.role not in _SAYS_NOTHING for each in events
-    ):
+    others = {each.signature.id for each in events if each.signature.role not in _SAYS_NOTHING}
+    last = [lines.read(raw).text for raw in [raw for raw in said if raw.strip()][-LAST:]]
+    if others - SHELL or any(map(complains, last)):
         return False
-    last = [lines.read(raw).text for raw in said[-LAST - 1 :]]
-    return not any(map(_complains, last))
-
-
-def _complains(text: str) -> bool:
-    return bool(_COMPLAINT.search(text)) and not _GOOD.search(text)
+    done = sum(map(succeeds, last))
+    ready = others <= SETUP and bool(last) and succeeds(last[-1])
+    return ready or len(said) > SHELL_WENT_ON or (len(said) > 2 * LAST and done > LAST // 2)
 
 
 def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:
@@ -212,81 +290,3 @@ def _is_harmless(event: Event) -> bool:
     return event.signature.id in {ANY_EXCEPTION, TRACEBACK, "cuda-oom-allocator", *_CAUGHT, *SHELL} or (
         event.signature.role == "symptom" and event.signature.failure == "symptom_only"
     )
-
-
-def explained(
-    cause: Cause,
-    files: Mapping[str, LogFile],
-    signatures: Sequence[Signature],
-    events: Collection[Event],
-    ended: Mapping[int, Ended],
-    *,
-    failed: bool,
-) -> Cause:
-    """Return the cause with what the last lines of its log say, if no other line tells it.
-
-    `events` are lines that other signatures know. `failed`: whether the exit code says that the program failed.
-    """
-    if cause.event is not None:
-        cause = cause._replace(event=with_reason(cause.event, files[cause.event.source.name]))
-    told = cause.event is not None and not cause.event.signature.summary
-    killed = any(ended[each].code < 0 for each in cause.ranks if each in ended)
-    if cause.failure not in ("none", "unknown") or told or killed:
-        return cause
-    logs = [each for each in files.values() if not each.is_error_file]
-    logs = [each for each in logs if each.source.rank in cause.ranks] or logs
-    last = [each for each in signatures if each.role == "last"]
-    if len(logs) != 1:
-        return cause
-    known = {each.offset for each in events if each.source == logs[0].source}
-    try:
-        event = _found(logs[0], last, known, cause.ranks, OTHERS if failed else 0)
-    except OSError:  # it is gone meanwhile
-        event = None
-    if event is None:
-        return cause
-    found = event.signature
-    confidence = "unknown" if found.failure == "unknown" else "likely"
-    ranks = cause.ranks or (() if event.rank is None else (event.rank,))
-    return cause._replace(failure=found.failure, whose=found.whose, confidence=confidence, event=event, ranks=ranks)
-
-
-def _found(
-    file: LogFile, signatures: Sequence[Signature], known: Collection[int], ranks: Collection[int], others: int
-) -> Event | None:
-    """Return the first of the errors that end a log. `others`: how many other lines may follow it."""
-    found, blocks, inside = None, 0, 0
-    for count, (offset, line) in enumerate(_from_the_end(file)):
-        if count == MOST or inside > _MOST_IN_BLOCK:
-            break
-        if ranks and line.rank is not None and line.rank not in ranks:
-            continue
-        if _BLOCK.match(line.text):
-            blocks, inside = blocks + 1, 0
-        if blocks % 2 or _BLOCK.match(line.text):
-            inside += 1
-            continue
-        if offset in known or _LAUNCHER.match(line.text):
-            continue
-        if signature := next((each for each in signatures if each.pattern.search(line.text)), None):
-            rank = file.source.rank if line.rank is None else line.rank
-            found = Event(signature, file.source, 0, offset, rank, file.source.node, None, line.text)
-        elif _SKIPPED.match(line.text) or _complains(line.text):
-            continue
-        elif others and not found:
-            others -= 1
-        else:
-            break
-    return found
-
-
-def _from_the_end(file: LogFile) -> Iterator[tuple[int, lines.Line]]:
-    """Yield the offset and the text of each line of the last NEAR bytes, the last line first."""
-    with file.opened() as opened:
-        end = min(file.end, os.fstat(opened.fileno()).st_size)
-        start = opened.seek(max(file.start, end - NEAR))
-        raws = opened.read(end - start).split(b"\n")
-    for at in range(len(raws) - 1, 0 if start > file.start else -1, -1):
-        end -= len(raws[at])
-        yield end, lines.read(raws[at])
-        end -= 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from slurm_plugin.logs import aftermath, clocks, endings, flight_recorder, judge, lines, ranking, tail
+from slurm_plugin.logs import aftermath, clocks, endings, flight_recorder, judge, last_lines, lines, ranking, tail
 from slurm_plugin.logs.known import Known, confirmed, recorded, weighed
 from slurm_plugin.logs.scan import BLOCK, Event, Scanner, Source
 from slurm_plugin.logs.signature import CLASSES, Signature, advice, filled
@@ -114,7 +114,7 @@ def of_files(
     if not scanner.cut:  # there is time
         events, ends, ahead = clocks.timed(events, ends, said, files, nodes=nodes, progress=progress)
     judged = judge.cause(events, ends, nodes, heard, stopped)
-    judged = aftermath.explained(judged, files, signatures, events, ends, failed=bool(known.code))
+    judged = last_lines.explained(judged, files, signatures, events, ends, failed=bool(known.code))
     cause = _with_kernels(weighed(judged, known, nodes), known.kernel, signatures, ends, nodes)
     cause = _on_node(_missing(cause, events, (*nodes.values(), *(each.node for each in sources))), failed, hosts)
     cause, place = _in_a_log(cause, events, files), None

@@ -5,6 +5,7 @@ what ends all jobs. Of equal ones, that of the rank that failed or ended first c
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -25,9 +26,11 @@ _HEADS: Final = frozenset({
     "ompi-segfault", "ompi-err-rank", "ray-memory-node",
 })  # fmt: skip
 # A shell says this and goes on with the next command.
-SHELL: Final = frozenset({"module-unknown", "shell-no-module", "conda-init", "venv-missing", "shell-not-found"})
+SETUP: Final = frozenset({"module-unknown", "shell-no-module", "conda-init"})  # of commands before the program
+SHELL: Final = SETUP | {"venv-missing", "shell-not-found", "shell-no-file"}
 RENDEZVOUS: Final = "torch-rendezvous-timeout"  # a launcher waited in vain for those of other nodes
 _ENDS_RANKS: Final = "torch-closing"  # what PyTorch's launcher writes when it ends its ranks
+_ABORT: Final = re.compile(r"\bAborted\b|^terminate called ")
 _ABORTED: Final = "slurm-task-aborted"
 NEXT: Final = 2000  # bytes; a stack of errors has about ten lines
 
@@ -47,6 +50,7 @@ def told_apart(events: Sequence[Event]) -> list[Event]:
     """Return the events without noise, consequences of others, and general ones where an exact one is."""
     noise = {(each.source, each.offset) for each in events if each.signature.role == "noise"}
     exact = {(each.source, each.offset) for each in events if each.signature.id != ANY_EXCEPTION}
+    exact |= {(each.source, each.offset) for each in events if _says_why_below(each, events)}
     return [
         each
         for each in events
@@ -54,7 +58,16 @@ def told_apart(events: Sequence[Event]) -> list[Event]:
         and (each.signature.id != ANY_EXCEPTION or (each.source, each.offset) not in exact)
         and not _follows_a_task(each, events)
         and not _lost_its_store(each, events)
+        and not _waited_before(each, events)
     ]
+
+
+def _says_why_below(event: Event, events: Sequence[Event]) -> bool:
+    """Return whether an exception has its message on the lines below it, and another signature knows one of them."""
+    return event.text.rstrip().endswith(("Error:", "Exception:")) and any(
+        each.source == event.source and 0 < each.offset - event.offset <= NEXT and each.signature.id != TRACEBACK
+        for each in events
+    )
 
 
 def _follows_a_task(event: Event, events: Sequence[Event]) -> bool:
@@ -73,6 +86,18 @@ def _lost_its_store(event: Event, events: Sequence[Event]) -> bool:
     return event.signature.id == RENDEZVOUS and any(
         each.signature.id == _ENDS_RANKS and each.source == event.source and each.offset < event.offset
         for each in events
+    )
+
+
+def _waited_before(event: Event, events: Sequence[Event]) -> bool:
+    """Return whether a process was aborted that had waited too long: PyTorch's watchdog does that."""
+    return (
+        event.signature.failure == "segfault"
+        and bool(_ABORT.search(event.text))
+        and any(
+            each.signature.failure == "rank_hang" and each.source == event.source and each.offset < event.offset
+            for each in events
+        )
     )
 
 
@@ -127,15 +152,16 @@ def _speaker(event: Event) -> int | str:
 
 
 def _weight(event: Event, ended: Mapping[int, Ended], since: Mapping[int | str, float]) -> tuple[int, float, str, int]:
-    """Order roots: exact ones, those of a class of their own, general ones, what a shell survives, what ends all jobs.
+    """Order roots: exact ones, those of a class of their own, general ones, what ends all jobs, what a shell survives.
 
-    Of equal ones, that of the rank that failed or ended first comes first.
+    A script that Slurm ended still ran: no error of its shell ended it. Of equal ones, that of the rank that failed or
+    ended first comes first.
     """
     failure, sure = event.signature.failure, event.signature.sure
     order = 0 if sure else 2 if failure in _GENERAL else 1
-    if event.signature.id in SHELL:
-        order = 3
     if failure in ENDINGS:
-        order = 4 if sure else 5
+        order = 3 if sure else 4
+    if event.signature.id in SHELL:
+        order = 5
     end = ended.get(event.rank) if event.rank is not None else None
     return order, since.get(_speaker(event), math.inf), end.time if end and end.time else "~", event.offset

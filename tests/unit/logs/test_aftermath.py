@@ -103,7 +103,7 @@ def test_an_error_after_which_the_program_goes_on(text: str, failure: str, tmp_p
 def test_a_launcher_that_reports_no_failure(error: str, alone: str, tmp_path: Path) -> None:
     """Its rank caught the exception, also where the launcher repeats the line. It cannot catch a fault of the GPU."""
     rank = tmp_path / "rank1.err"
-    rank.write_text(f"Traceback (most recent call last):\n{error}\n" + "step 4 loss 0.2\n" * 300)
+    rank.write_text(f"Traceback (most recent call last):\n{error}\n")
     assert of_files([rank], library.load()).cause.failure == alone
     agent = tmp_path / "agent.log"
     for said in ("", f"[default1]:{error}\n"):
@@ -216,3 +216,76 @@ YARN = "ERROR YarnClusterScheduler: Lost executor 9 on n9: Container killed by Y
 def test_what_a_script_or_spark_survives(text: str, failure: str, tmp_path: Path) -> None:
     """It is the cause only where the log ends with it."""
     assert found(text, tmp_path)[0] == failure
+
+
+OK = "all 12 blocks done\nwrote report.csv\n"
+ROWS = "".join(f"{epoch:5} {0.5 / epoch:.5f} 0\n" for epoch in range(1, 6))
+MORE = "".join(f"{epoch:5} {0.5 / epoch:.5f} 0\n" for epoch in range(6, 9))
+SWEEP = "[W 2026-11-28 23:17:01] Trial 4 failed with parameters: {'lr': 0.1} because of the following error: "
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        (f"a worker died, restarting the pool, attempt 2/3\n{THROWN}{OK}", "none"),
+        (f"2026-11-28 INFO ERROR corrupt image 7.jpg, skipped\n{THROWN}{OK}", "none"),
+        (f"download failed; retrying in 1s\n{THROWN}download failed; retrying in 2s\n{THROWN}{OK}", "none"),
+        (f"cannot continue\n{THROWN}{OK}", "user_code"),
+        (f"attempt 3/3 failed, giving up, no retrying\n{THROWN}{OK}", "user_code"),
+        (f"download failed; retrying in 1s\n{THROWN}{THROWN}{OK}", "user_code"),
+        (f"download failed; retrying in 1s\n{THROWN}{OK}ERROR: the second stage failed\n", "user_code"),
+        (f"{THROWN}{OK}", "user_code"),  # a batch script writes such lines after a program that failed
+        (f"{ROWS}{THROWN}{MORE}", "none"),
+        (f"{ROWS}{THROWN}{ROWS}", "user_code"),  # another run, from the beginning
+        (f"{ROWS}{THROWN}    6 0.08333 0\n", "user_code"),  # a line of another process
+        (f"{SWEEP}MemoryError()\n{THROWN}finished: 7 complete, 1 failed\n", "none"),
+        (f"{SWEEP}MemoryError()\n{THROWN}{THROWN}", "user_code"),
+    ],
+)
+def test_an_exception_that_the_program_says_it_survived(text: str, failure: str, tmp_path: Path) -> None:
+    """It announces that it goes on, and does so; or its counter still rises."""
+    assert found(text, tmp_path)[0] == failure
+
+
+@pytest.mark.parametrize(
+    ("error", "after", "failure"),
+    [
+        ("Lmod has detected the following error: The following module(s) are unknown:\n", "Starting\nDONE\n", "none"),
+        ("Lmod has detected the following error: The following module(s) are unknown:\n", "Starting\n", "import_env"),
+        ("job.sh: line 1: !/usr/bin/bash: No such file or directory\n", "Task 1 done. Exiting.\n" * 12, "none"),
+        ("job.sh: line 1: ./run: No such file or directory\n", "All done\n", "missing_file"),
+        ("job.sh: line 1: ./run: No such file or directory\n", OVER, "time_limit"),  # the script still ran
+    ],
+)
+def test_an_error_of_the_shell_after_which_all_was_done(error: str, after: str, failure: str, tmp_path: Path) -> None:
+    """One word at the end is enough only after commands that prepare a program."""
+    assert found(error + after, tmp_path)[0] == failure
+
+
+def test_a_rank_that_survived_an_exception_and_then_lost_the_others(tmp_path: Path) -> None:
+    """The one that failed began it, also if the other's exception is a better known one."""
+    tracker = f"{THROWN.rpartition('AttributeError')[0]}urllib.error.URLError: <urlopen error [Errno 111] refused>\n"
+    lost = THROWN.replace(
+        "AttributeError: y",
+        "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:33092",
+    )
+    chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    for between, error, failure, ranks in (
+        ("", THROWN, "user_code", (1,)),
+        (chained, THROWN, "external_service", (0,)),
+        ("", lost, "external_service", (0,)),  # no other rank failed
+    ):
+        (tmp_path / "rank0.err").write_text(tracker + between + lost)
+        (tmp_path / "rank1.err").write_text(error)
+        cause = of_files(sorted(tmp_path.iterdir()), library.load()).cause
+        assert (cause.failure, cause.ranks) == (failure, ranks)
+
+
+def test_an_exception_of_a_rank_whose_launcher_reports_nothing(tmp_path: Path) -> None:
+    """What ended a worker of its data loader did not end the rank. What a launcher itself raises is no such thing."""
+    (tmp_path / "agent.log").write_text("")
+    rank = tmp_path / "rank0.err"
+    rank.write_text("RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault.\n")
+    assert of_files([*tmp_path.iterdir()], library.load()).cause.failure == "none"
+    (tmp_path / "agent.log").write_text("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n")
+    assert of_files([*tmp_path.iterdir()], library.load()).cause.failure == "rendezvous"

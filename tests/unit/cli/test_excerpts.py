@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.logs import excerpts
-from slurm_plugin.logs.excerpts import near
+from slurm_plugin.cli import excerpts
+from slurm_plugin.cli.excerpts import near
 
 LINES = [*(f"step {number}" for number in range(1, 9)), "RuntimeError: CUDA error\x1b[31m", *("a", "b", "c", "d")]
 TEXT = "RuntimeError: CUDA error"
