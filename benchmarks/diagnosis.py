@@ -88,7 +88,7 @@ def marked(row: Mapping[str, str], found: Diagnosis) -> Iterator[tuple[str, bool
     elif where := names(row.get("culprit_node")):
         yield "culprit", bool(where & {*cause.nodes})
     elif words := row.get("culprit"):
-        ranks = {int(each) for each in re.findall(r"(?:rank|task) (\d+)", words)}
+        ranks = {int(each) for each in re.findall(r"(?i)(?:rank|task|proc|process)s?\W*(\d+)", words)}
         yield "culprit", bool(ranks & {*cause.ranks} or names(words) & {*cause.nodes})
 
 

@@ -4,7 +4,7 @@ import itertools
 import re
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Final
 
@@ -31,6 +31,8 @@ _CAUGHT: Final = frozenset({
 _NOT_CAUGHT: Final = frozenset({
     "gpu_hw", "node_down", "net_fabric", "rank_hang", "segfault", "time_limit", "cancelled", "preempted", "unknown",
 })  # fmt: skip
+_EXITS: Final = frozenset({"torch-exit-code", "torch-exit-killed"})
+_RESTARTED: Final = re.compile(r"(?i)\b(?:resum(?:e|ed|ing)|restart(?:s|ed|ing)?)\b")
 _KILLED: Final = "slurm-task-killed"  # Slurm does that, too, to what ignores its SIGTERM
 _ENDED_FROM_OUTSIDE: Final = frozenset({-signal.SIGTERM, -signal.SIGKILL})
 # Tracebacks below these lines are of exceptions that were ignored: in a destructor, at the program's exit.
@@ -70,12 +72,15 @@ def uncaught(
     events = _survived_by_ranks(_without_ignored(_until_the_time_was_over(events), files), files)
     launchers = {name for name, each in files.items() if each.source.rank is None and each.path.name == "agent.log"}
     by_ranks = {each.text.strip() for each in events if launchers and each.source.rank is not None}
+    ending = any(each.signature.failure in ENDINGS for each in events)
 
     def harmless(each: Event) -> bool:
         if files[each.source.name].is_error_file:  # it has what ended its rank
             return False
         raised = each.source.name not in launchers and bool(_RAISED.match(each.text))
         may_catch = each.signature.failure not in _NOT_CAUGHT or bool(launchers and raised)
+        if each.signature.id in _EXITS:  # torchrun's table at the end would tell of a failure
+            return not (launchers or ends or ending) and _restarted(each, files[each.source.name])
         return _is_harmless(each) or ((raised or each.text.strip() in by_ranks) and may_catch)
 
     caught = {number for number, each in enumerate(events) if harmless(each)}
@@ -87,13 +92,15 @@ def uncaught(
         return [*events]
 
     oom = any(each.signature.failure == "gpu_oom" for each in events)
+    said = {each.signature.id for each in events if each.signature.role not in _SAYS_NOTHING}
 
     def survived(each: Event) -> bool:
         if launchers and (each.source.rank is not None or each.source.name in launchers):
             return True  # a launcher would have said that a rank failed
         file = files[each.source.name]
         return not raised and (
-            _went_on(each, events, file, progress, outside=outside, oom=oom)
+            each.signature.id in _EXITS
+            or _went_on(each, said, file, progress, outside=outside, oom=oom)
             or (not (outside or oom) and _recovered(each, file))
         )
 
@@ -192,12 +199,12 @@ def _end_of_ignored(header: Event, files: Mapping[str, LogFile]) -> int:
 
 
 def _went_on(
-    event: Event, events: Sequence[Event], file: LogFile, progress: Sequence[Signature], *, outside: bool, oom: bool
+    event: Event, known: Set[str], file: LogFile, progress: Sequence[Signature], *, outside: bool, oom: bool
 ) -> bool:
     """Return whether what follows an error in its log shows that the program went on.
 
-    `outside`: something else ended it later. Other ranks, which wait for one that failed, may write until then.
-    `oom`: whether the memory of a GPU was full.
+    `known`: the signatures of all lines that say something. `outside`: something else ended it later. Other ranks,
+    which wait for one that failed, may write until then. `oom`: whether the memory of a GPU was full.
     """
     if event.signature.failure == "symptom_only":
         return False
@@ -213,7 +220,16 @@ def _went_on(
         if outside:
             shell = event.signature.id in SHELL and after.count(b"\n") > SHELL_WENT_ON
             return shell or _goes_on(event, after, progress)
-        return after.count(b"\n") >= WENT_ON or _goes_on(event, after, progress) or _shell_went_on(after, events)
+        return after.count(b"\n") >= WENT_ON or _goes_on(event, after, progress) or _shell_went_on(after, known)
+    return False
+
+
+def _restarted(event: Event, file: LogFile) -> bool:
+    """Return whether the ranks were started again after one had ended, and then did all their work."""
+    with suppress(OSError), file.opened() as opened:
+        opened.seek(event.offset)
+        said = [lines.read(raw).text for raw in opened.read(BLOCK).split(b"\n")[1:] if raw.strip()]
+        return any(map(_RESTARTED.search, said)) and succeeds(said[-1])
     return False
 
 
@@ -229,6 +245,10 @@ def _recovered(event: Event, file: LogFile) -> bool:
         rest = [lines.read(raw).text for raw in after.split(b"\n") if raw.strip()]
         head = before if event.signature.id == TRACEBACK else before.rpartition(_HEADER)[0]
         own = lines.read(head.rstrip(b"\n").rpartition(b"\n")[2]).text if head else event.text
+        above = head.rstrip(b"\n").rpartition(b"\n")[0].rpartition(b"\n")[2]
+        in_thread = own.startswith("Exception in thread ") and succeeds(lines.read(above).text)
+        if in_thread:  # all was done before
+            return True
         announced = _RECOVERS.search(own) and not _NO_RECOVERY.search(own)
         more = [text for text in rest if not (_IN_TRACEBACK.match(text) or _CHAINED.match(text) or _RAISED.match(text))]
         if (
@@ -261,15 +281,16 @@ def _row(text: str) -> tuple[str, list[float]]:
     return " ".join(_NUMBER.sub("0", text).split()), [float(each) for each in _NUMBER.findall(text)]
 
 
-def _shell_went_on(after: bytes, events: Sequence[Event]) -> bool:
+def _shell_went_on(after: bytes, known: Set[str]) -> bool:
     """Return whether much follows an error of a shell, or what says that all is done, and nothing else failed."""
+    if known - SHELL:
+        return False
     said = after.split(b"\n")[1:]
-    others = {each.signature.id for each in events if each.signature.role not in _SAYS_NOTHING}
     last = [lines.read(raw).text for raw in [raw for raw in said if raw.strip()][-LAST:]]
-    if others - SHELL or any(map(complains, last)):
+    if any(map(complains, last)):
         return False
     done = sum(map(succeeds, last))
-    ready = others <= SETUP and bool(last) and succeeds(last[-1])
+    ready = known <= SETUP and bool(last) and succeeds(last[-1])
     return ready or len(said) > SHELL_WENT_ON or (len(said) > 2 * LAST and done > LAST // 2)
 
 

@@ -5,6 +5,7 @@ of srun (src/api/step_launch.c), mpirun's last words (help-orterun.txt of Open M
 """
 
 import re
+import signal
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -109,6 +110,12 @@ def firsts(ended: Mapping[int, Ended]) -> tuple[int, ...]:
     earliest = min((each.time for each in candidates.values()), default="")
     found = tuple(rank for rank, each in sorted(candidates.items()) if each.time == earliest)
     return found if len(found) == 1 or len(found) < len(ended) else ()
+
+
+def only_node(ended: Mapping[int, Ended]) -> tuple[str, ...]:
+    """Return the node on which all ranks ran that failed by themselves; none if they ran on several."""
+    found = {each.node for each in ended.values() if each.code not in (0, -signal.SIGTERM)} - {""}
+    return tuple(found) if len(found) == 1 else ()
 
 
 def stopped(text: str) -> int:

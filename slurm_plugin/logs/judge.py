@@ -86,8 +86,7 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
     best = roots[0]
     signature = best.signature
     same = [each for each in roots if each.signature.failure == signature.failure]
-    by = [by_pid(each, ended, nodes) if each.rank is None else each.rank for each in same]
-    ranks = {rank for rank in by if rank is not None}
+    ranks = {by_pid(each, ended, nodes) if each.rank is None else each.rank for each in same} - {None}
     where = {_node_of(each, nodes) for each in same} - {""}
     whose, verdict = signature.whose, _verdict(signature)
     known = set(nodes.values())
@@ -107,7 +106,8 @@ def _by_root(roots: Sequence[Event], found: _Found, ended: Mapping[int, Ended], 
         set[int]() if rank is None or everywhere else on_it if whose == "node" and on_it and on_it <= ranks else {rank}
     )
     others = {each.signature.failure: each for each in reversed(roots) if each.signature.failure != signature.failure}
-    at = tuple(dict.fromkeys(filter(_OTHER_HOST, (node, best.peer_node)))) if not everywhere else ()
+    at = tuple(dict.fromkeys(filter(_OTHER_HOST, (node, best.peer_node))))
+    at = () if everywhere else at or (() if began else endings.only_node(ended))
     if everywhere and signature.failure == "segfault":  # launchers know which ranks crashed
         began = {rank for rank, each in ended.items() if each.code in CRASHES}
         began = began if len(began) < len(ended) else set()

@@ -7,6 +7,7 @@ follows it in its log. Standard library only.
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from slurm_plugin.logs import lines
@@ -65,13 +66,13 @@ def explained(
     logs = [each for each in files.values() if not each.is_error_file]
     logs = [each for each in logs if each.source.rank in cause.ranks] or logs
     last = [each for each in signatures if each.role == "last"]
-    if len(logs) != 1:
+    if len({each.source.rank for each in logs}) != 1 or (len(logs) > 1 and logs[0].source.rank is None):
         return cause
-    known = {each.offset for each in events if each.source == logs[0].source}
-    try:
-        event = _found(logs[0], last, known, cause.ranks, OTHERS if failed else 0)
-    except OSError:  # it is gone meanwhile
-        event = None
+    event = None
+    for log in sorted(logs, key=lambda log: log.path.suffix != ".err"):  # of one rank
+        known = {each.offset for each in events if each.source == log.source}
+        with suppress(OSError):  # it is gone meanwhile
+            event = event or _found(log, last, known, cause.ranks, OTHERS if failed else 0)
     if event is None:
         return cause
     found = event.signature

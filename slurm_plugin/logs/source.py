@@ -38,6 +38,7 @@ REASON_BYTES: Final = 2000  # in which the reason is looked for
 _BELOW: Final[Mapping[str, re.Pattern[str]]] = {  # the headings; the group is what lines of the same rank begin with
     "openfoam-fatal": re.compile(r"((?:\[\d+\] )?)--> FOAM FATAL (?:IO )?ERROR: *(?:\([^)]*\) *)?$"),
     "gromacs-fatal": re.compile(r"()[A-Z][\w ()]*:$"),
+    "terminate-called": re.compile(r"()terminate called after "),
 }
 _ABOVE: Final = frozenset({"mpich-abort", "ompi-abort", "hpe-mpt-abort"})
 _LAST_WORDS = re.compile(r"\W*(?:ABORT(?:ING)?|(?:FATAL )?ERROR|FATAL)\b\W*[^\W\d]", re.IGNORECASE)

@@ -281,6 +281,34 @@ def test_a_rank_that_survived_an_exception_and_then_lost_the_others(tmp_path: Pa
         assert (cause.failure, cause.ranks) == (failure, ranks)
 
 
+EXITED = "failed (exitcode: 1) local_rank: 1 (pid: 10085) of binary: /opt/venv/bin/python3\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        (f"{THROWN}{EXITED}[rank0] resuming from the snapshot\n{STEPS}training completed successfully\n", "none"),
+        (f"{THROWN}{EXITED}{STEPS}", "user_code"),
+        (f"{EXITED}[rank0] resuming at step 6\nstep 7\n", "unknown"),
+        (f"training completed\nException in thread Thread-3 (_monitor):\n{THROWN}", "none"),
+        (f"step 3\nException in thread Thread-3 (_monitor):\n{THROWN}", "user_code"),
+    ],
+)
+def test_what_ended_nothing(text: str, failure: str, tmp_path: Path) -> None:
+    """Torchrun started the ranks again, and they did all their work; a thread raised something after the work."""
+    assert found(text, tmp_path)[0] == failure
+
+
+def test_the_last_words_of_a_rank_with_two_files(tmp_path: Path) -> None:
+    """Its stdout and its stderr; the launcher says that it failed."""
+    agent = "Root Cause (first observed failure):\n[0]:\n  host      : n2\n  rank      : 1 (local_rank: 1)\n"
+    (tmp_path / "agent.log").write_text(f"{EXITED}{agent}  exitcode  : 1 (pid: 9)\n")
+    (tmp_path / "rank1.out").write_text("step 3\n")
+    (tmp_path / "rank1.err").write_text("C1128 233102.303 loop: refresh failed, ending: ValueError('x')\n")
+    cause = of_files(sorted(tmp_path.iterdir()), library.load()).cause
+    assert (cause.failure, cause.ranks, cause.event and cause.event.source.rank) == ("user_code", (1,), 1)
+
+
 def test_an_exception_of_a_rank_whose_launcher_reports_nothing(tmp_path: Path) -> None:
     """What ended a worker of its data loader did not end the rank. What a launcher itself raises is no such thing."""
     (tmp_path / "agent.log").write_text("")

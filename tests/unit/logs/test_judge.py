@@ -199,6 +199,14 @@ def test_a_root_whose_rank_is_not_written() -> None:
     assert judge.cause([event(OWN, 1), event(OWN, 2, rank=2)], ends, {2: "n2"}).ranks == (2,)
 
 
+def test_a_root_without_rank_or_node() -> None:
+    """It was on the node where all ranks ran that failed by themselves."""
+    failed = {rank: Ended(1, "n2") for rank in (2, 3)}
+    several = [event(OWN, 1), event(OWN, 2)]
+    assert judge.cause(several, {0: Ended(-15, "n1"), **failed}).nodes == ("n2",)
+    assert judge.cause(several, {0: Ended(1, "n1"), **failed}).nodes == ()
+
+
 def test_a_root_that_names_a_process() -> None:
     """Two lines of a launcher about one process are about its rank; all ranks are the program's."""
     ends = {rank: Ended(-11, f"n{rank}", first=True, pid=str(7 + rank)) for rank in range(2)}

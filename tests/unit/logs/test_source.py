@@ -20,6 +20,10 @@ MPT = "3:MPT ERROR: Rank 3(g:3) is aborting with error code 1.\n"
         (FOAM, "[1] Maximum number of iterations exceeded"),
         ("--> FOAM FATAL ERROR: \n\nnot implemented\n", "not implemented"),
         ("--> FOAM FATAL ERROR: \n", "--> FOAM FATAL ERROR: "),
+        (
+            "terminate called after throwing an instance of 'E'\n  what():  unknown filter\n",
+            "  what():  unknown filter",
+        ),
         (GROMACS, "There is no domain decomposition for 10 ranks"),
         ("Fatal error:\n" + "-" * 40 + "\n", "Fatal error:"),
         (f"   0: ABORT: MISC: # of open nodes(1)\n{ABORT}", "ABORT: MISC: # of open nodes(1)"),
@@ -35,7 +39,7 @@ def test_the_evidence(text: str, evidence: str, tmp_path: Path) -> None:
     log = tmp_path / "job.out"
     log.write_text(f"step 1\n{text}")
     cause = of_files([log], library.load()).cause
-    assert cause.failure == "user_code"
+    assert cause.failure == ("segfault" if "terminate" in text else "user_code")
     assert cause.event is not None
     assert cause.event.text == evidence
     assert evidence.strip() in log.read_text().splitlines()[cause.event.number - 1]
