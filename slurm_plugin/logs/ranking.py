@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from slurm_plugin.logs.endings import Ended
-from slurm_plugin.logs.scan import Event
+from slurm_plugin.logs.scan import Event, Source
 
 # What ends a job from outside: a root before it is what happened.
 ENDINGS: Final = frozenset({"cancelled", "time_limit", "preempted"})
@@ -19,6 +19,7 @@ _GENERAL: Final = frozenset({"user_code", "segfault"})
 # What was tried again and again, and why it failed in the end.
 _EXPLAINED_BY: Final[Mapping[str, str]] = {"rendezvous": "net_name"}
 ANY_EXCEPTION: Final = "python-exception"  # another signature of the same line says more
+BY_WORDS: Final = "exception-"  # so begin the ids of what programs put into exceptions of their own
 TRACEBACK: Final = "python-traceback"
 # These name the rank or the node that the lines next to them are about.
 _HEADS: Final = frozenset({
@@ -49,17 +50,23 @@ def roots(events: Sequence[Event], symptoms: Sequence[Event], ended: Mapping[int
 def told_apart(events: Sequence[Event]) -> list[Event]:
     """Return the events without noise, consequences of others, and general ones where an exact one is."""
     noise = {(each.source, each.offset) for each in events if each.signature.role == "noise"}
-    exact = {(each.source, each.offset) for each in events if each.signature.id != ANY_EXCEPTION}
-    exact |= {(each.source, each.offset) for each in events if _says_why_below(each, events)}
+    exact: dict[tuple[Source, int], int] = {}  # of each line: how general its most exact signature is
+    for each in events:
+        level = 0 if _says_why_below(each, events) else _generality(each)
+        exact[each.source, each.offset] = min(level, exact.get((each.source, each.offset), level))
     return [
         each
         for each in events
         if (each.source, each.offset) not in noise
-        and (each.signature.id != ANY_EXCEPTION or (each.source, each.offset) not in exact)
+        and _generality(each) <= exact[each.source, each.offset]
         and not _follows_a_task(each, events)
         and not _lost_its_store(each, events)
         and not _waited_before(each, events)
     ]
+
+
+def _generality(event: Event) -> int:
+    return 2 if event.signature.id == ANY_EXCEPTION else int(event.signature.id.startswith(BY_WORDS))
 
 
 def _says_why_below(event: Event, events: Sequence[Event]) -> bool:

@@ -150,6 +150,8 @@ def test_an_xid_has_one_meaning(number: int, failure: str) -> None:
         ("slurmstepd: error: execve(): /tmp/job7/slurm_script: No such file or directory", "slurm-spool-script", ()),
         ("slurmstepd: error: execve(): ./a.out: No such file or directory", "slurm-execve", ()),
         ("CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'", "conda-init", ()),
+        ("fastdata.errors.StoreError: shard 7: permission denied", "exception-permission", ()),
+        ("RuntimeError: [Errno 28] No space left on device: file not found", "fs-no-space", ()),  # it says more
         ("MPIDU_Init_shm_init(180): unable to allocate shared memory\nAbort(7) on node 0 (rank 0 in comm 0): "
          "Fatal error in PMPI_Init: Other MPI error, error stack:", "mpich-init-memory", (0,)),
     ],
