@@ -78,7 +78,7 @@ CASES: Mapping[str, Case] = {
     ),
     "container": Case(f"{APPTAINER}; apptainer exec ./gone.sif true", "launcher_config", text="gone.sif"),
     "ctrl-c": Case(CTRL_C, "cancelled", text="srun: "),
-    "command": Case("nothere_xyz", "missing_file", text="nothere_xyz"),
+    "command": Case("nothere_xyz", "import_env", text="nothere_xyz"),
     "interrupt": Case("kill -INT $$", "none", "unknown"),
     "healthy": Case(f"{FOUR} echo 'error: 0, failed: 0, nan_count: 0, Killed: 0, retrying'", "none", "unknown"),
     "cancelled": Case("srun sleep 300", "cancelled", text="CANCELLED AT"),
