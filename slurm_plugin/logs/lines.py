@@ -20,6 +20,7 @@ _COLLECTORS = re.compile(
     r"(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d):? ?"
     r"|\((?:[A-Z]\w+ (?:TP\d+ |rank=\d+ )?)?pid=\d+(?:, ip=[\d.]+)?\) ?"
     r"|(?:ERROR|CRITICAL) \d\d-\d\d [\d:]+ \[[\w./]+:\d+\] ?|E\d{4} [\d:.]+ +\d+ \S+:\d+\] ?"
+    r"|\d{4}-\d\d-\d\d [\d:.,]{8,15} (?=\[rank\d)"
     r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}(?=\[\d+,\d+\]<std)"  # mpirun --timestamp-output
     r")+"
 )
