@@ -1,9 +1,9 @@
 """What follows an error in its log: a program that goes on has survived it. Standard library only."""
 
+import bisect
 import itertools
 import re
 import signal
-from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Final
@@ -12,14 +12,13 @@ from slurm_plugin.logs import lines
 from slurm_plugin.logs.endings import Ended
 from slurm_plugin.logs.last_lines import complains, succeeds
 from slurm_plugin.logs.ranking import ANY_EXCEPTION, ENDINGS, SETUP, SHELL, TRACEBACK
+from slurm_plugin.logs.recovery import CHAINED, IN_TRACEBACK, LAST, RAISED, STEPS, recovered
 from slurm_plugin.logs.scan import BLOCK, Event
 from slurm_plugin.logs.signature import Signature
 from slurm_plugin.logs.source import NEAR, LogFile
 
 WENT_ON: Final = 200  # lines after an exception, in a log without another sign of a failure: it was caught
 SHELL_WENT_ON: Final = 40  # lines after an error of a shell, the last LAST of them without a complaint
-LAST: Final = 5
-STEPS: Final = 3  # steps after an exception: the same
 _SAYS_NOTHING: Final = frozenset({"noise", "teardown"})  # roles of signatures
 _RETRIED: Final = b" will be retried"  # Ray says this of a task whose worker died
 # Programs catch and print these, too. They have no name of an exception, or no class.
@@ -27,34 +26,24 @@ _CAUGHT: Final = frozenset({
     "python-permission", "python-http", "net-refused", "net-name-unknown", "net-name-server", "net-timeout",
     "ray-worker", "python-memory", "python-pool-broken",
 })  # fmt: skip
+_PRINTED: Final = frozenset({ANY_EXCEPTION, TRACEBACK, "cuda-oom-allocator", *_CAUGHT, *SHELL})
 # Classes of failures that end or stop a rank whatever its program does. All else it can catch.
 _NOT_CAUGHT: Final = frozenset({
     "gpu_hw", "node_down", "net_fabric", "rank_hang", "segfault", "time_limit", "cancelled", "preempted", "unknown",
 })  # fmt: skip
 _EXITS: Final = frozenset({"torch-exit-code", "torch-exit-killed"})
-_RESTARTED: Final = re.compile(r"(?i)\b(?:resum(?:e|ed|ing)|restart(?:s|ed|ing)?)\b")
+_RESTARTED: Final = re.compile(r"(?i)\b(?:resum(?:ed|ing)|restart(?:ed|ing))\b")
+# A rank can catch an exception of these two classes, if its launcher says of no rank that it failed: another process
+# crashed, or was killed. After a fault of a GPU, a node or the network, and after a time-out, none works on.
+_OF_OTHER_PROCESSES: Final = frozenset({"segfault", "unknown"})
 _KILLED: Final = "slurm-task-killed"  # Slurm does that, too, to what ignores its SIGTERM
 _ENDED_FROM_OUTSIDE: Final = frozenset({-signal.SIGTERM, -signal.SIGKILL})
 # Tracebacks below these lines are of exceptions that were ignored: in a destructor, at the program's exit.
 IGNORING: Final = frozenset({"python-atexit", "python-logged", "dask-comm-closed"})
-_IN_TRACEBACK = re.compile(r"\s|$|Traceback \(")
-_CHAINED = re.compile(r"During handling of the above |The above exception was ")
+_CHAINS: Final = (b"During handling of the above ", b"The above exception was ")
 MOST_IGNORED: Final = 1000  # of these lines; all ranks may write some
 MOST_JUDGED: Final = 200  # exceptions in a job that was ended from outside: more of them are no accident
 IGNORED_BYTES: Final = 8000  # in which the exception below one is looked for
-# A program says this above the traceback of an exception from which it recovers.
-_RECOVERS = re.compile(
-    r"(?i)\b(?:re-?tr(?:y|ies|ied|ying)|continu(?:e|es|ing)|skip(?:s|ped|ping)?|ignor(?:e|es|ed|ing)|fall\w* back"
-    r"|(?:try|us|restart)(?:s|ing) (?:the|with|another|again|instead))\b"
-)
-_CALM = re.compile(r"\b(?:DEBUG|INFO|WARN(?:ING)?)\b")
-_NO_RECOVERY = re.compile(
-    r"(?i)\b(?:giv(?:e|es|ing) up|no more|(?:can|could|do|did|will)(?:no|n'| no)t|last|(?:attempt|retry)\w* failed)\b"
-)
-# A line of a traceback, or its last.
-_RAISED = re.compile(r" {4}|(?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: |$)|(?:\w+\.)+[A-Z]\w+: ")
-_HEADER: Final = b"Traceback (most recent call last)"
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def uncaught(
@@ -73,14 +62,16 @@ def uncaught(
     launchers = {name for name, each in files.items() if each.source.rank is None and each.path.name == "agent.log"}
     by_ranks = {each.text.strip() for each in events if launchers and each.source.rank is not None}
     ending = any(each.signature.failure in ENDINGS for each in events)
+    restarted = set[str]() if launchers or ends or ending else _restarted(events, files)
 
     def harmless(each: Event) -> bool:
         if files[each.source.name].is_error_file:  # it has what ended its rank
             return False
-        raised = each.source.name not in launchers and bool(_RAISED.match(each.text))
-        may_catch = each.signature.failure not in _NOT_CAUGHT or bool(launchers and raised)
+        raised = each.source.name not in launchers and bool(RAISED.match(each.text))
+        of_others = bool(launchers and raised) and each.signature.failure in _OF_OTHER_PROCESSES
+        may_catch = each.signature.failure not in _NOT_CAUGHT or of_others
         if each.signature.id in _EXITS:  # torchrun's table at the end would tell of a failure
-            return not (launchers or ends or ending) and _restarted(each, files[each.source.name])
+            return each.source.name in restarted
         return _is_harmless(each) or ((raised or each.text.strip() in by_ranks) and may_catch)
 
     caught = {number for number, each in enumerate(events) if harmless(each)}
@@ -101,7 +92,7 @@ def uncaught(
         return not raised and (
             each.signature.id in _EXITS
             or _went_on(each, said, file, progress, outside=outside, oom=oom)
-            or (not (outside or oom) and _recovered(each, file))
+            or (not (outside or oom) and recovered(each, file))
         )
 
     return [each for number, each in enumerate(events) if number not in caught or not survived(each)]
@@ -114,19 +105,19 @@ def _survived_by_ranks(events: Sequence[Event], files: Mapping[str, LogFile]) ->
     """
     heads: dict[str, list[int]] = {}
     lost: dict[str, int] = {}  # in the log of each rank: where the traceback begins with which it lost the others
-    for each in events:
+    for each in sorted(events, key=_offset):
         if each.source.rank is not None and each.signature.id == TRACEBACK:
             heads.setdefault(each.source.name, []).append(each.offset)
-    for each in events:
-        above = [at for at in heads.get(each.source.name, ()) if at < each.offset]
-        if above and each.signature.failure == "symptom_only":
-            lost[each.source.name] = max(above)
+    for each in (each for each in events if each.signature.failure == "symptom_only"):
+        above = heads.get(each.source.name, [])
+        if count := bisect.bisect_left(above, each.offset):
+            lost[each.source.name] = above[count - 1]
     roots = [(number, each) for number, each in enumerate(events) if each.signature.role == "root"]
     survived = {
         number
         for number, each in roots
         if each.offset < lost.get(each.source.name, 0)
-        and _RAISED.match(each.text)
+        and RAISED.match(each.text)
         and not _is_chained(each, lost[each.source.name], files[each.source.name])
     }
     theirs = {events[number].source for number in survived}
@@ -138,8 +129,10 @@ def _is_chained(event: Event, until: int, file: LogFile) -> bool:
     """Return whether the traceback at `until` belongs to the same exception as this event."""
     with suppress(OSError), file.opened() as opened:
         opened.seek(event.offset)
-        between = opened.read(min(until - event.offset, NEAR)).split(b"\n")
-        return any(_CHAINED.match(lines.read(raw).text) for raw in between)
+        between = opened.read(min(until - event.offset, NEAR))
+        if not any(each in between for each in _CHAINS):
+            return False
+        return any(CHAINED.match(lines.read(raw).text) for raw in between.split(b"\n"))
     return True
 
 
@@ -189,11 +182,11 @@ def _end_of_ignored(header: Event, files: Mapping[str, LogFile]) -> int:
         if not raw.startswith(prefix):
             continue  # of another rank
         line = lines.read(raw)
-        if _CHAINED.match(line.text):
+        if CHAINED.match(line.text):
             found = False
         elif found and line.text:
             break
-        elif not _IN_TRACEBACK.match(line.text):
+        elif not IN_TRACEBACK.match(line.text):
             end, found = at, True
     return end
 
@@ -211,7 +204,7 @@ def _went_on(
     with suppress(OSError), file.opened() as opened:
         opened.seek(event.offset)
         after = opened.read(NEAR)  # not by line: one can be as long as the file
-        if not (outside or oom) and after.count(b"\n") >= WENT_ON:
+        if not (outside or oom) and _many(after, event):
             return True
         after += b"" if outside else opened.read(BLOCK - NEAR)
         if oom:  # PyTorch may print a table after it
@@ -220,65 +213,33 @@ def _went_on(
         if outside:
             shell = event.signature.id in SHELL and after.count(b"\n") > SHELL_WENT_ON
             return shell or _goes_on(event, after, progress)
-        return after.count(b"\n") >= WENT_ON or _goes_on(event, after, progress) or _shell_went_on(after, known)
+        return _many(after, event) or _goes_on(event, after, progress) or _shell_went_on(after, known)
     return False
 
 
-def _restarted(event: Event, file: LogFile) -> bool:
-    """Return whether the ranks were started again after one had ended, and then did all their work."""
-    with suppress(OSError), file.opened() as opened:
-        opened.seek(event.offset)
-        said = [lines.read(raw).text for raw in opened.read(BLOCK).split(b"\n")[1:] if raw.strip()]
-        return any(map(_RESTARTED.search, said)) and succeeds(said[-1])
-    return False
+def _many(after: bytes, event: Event) -> bool:
+    """Return whether WENT_ON lines follow of the same rank, as far as known. After an exact line they say less."""
+    if event.signature.id not in _PRINTED or event.rank is None or after.count(b"\n") < WENT_ON:
+        return event.signature.id in _PRINTED and after.count(b"\n") >= WENT_ON
+    own = (raw for raw in after.split(b"\n")[1:] if lines.read(raw).rank in (None, event.rank))
+    return len([*itertools.islice(own, WENT_ON)]) == WENT_ON
 
 
-def _recovered(event: Event, file: LogFile) -> bool:
-    """Return whether the program announced that it would go on, or counts on after an error as it did before.
-
-    It counts if lines of one form, of which at least STEPS come before, have a number that still rises.
-    """
-    start = max(file.start, event.offset - NEAR)
-    with suppress(OSError), file.opened() as opened:
-        opened.seek(start)
-        before, after = opened.read(event.offset - start), opened.read(NEAR).partition(b"\n")[2]
-        rest = [lines.read(raw).text for raw in after.split(b"\n") if raw.strip()]
-        head = before if event.signature.id == TRACEBACK else before.rpartition(_HEADER)[0]
-        own = lines.read(head.rstrip(b"\n").rpartition(b"\n")[2]).text if head else event.text
-        above = head.rstrip(b"\n").rpartition(b"\n")[0].rpartition(b"\n")[2]
-        in_thread = own.startswith("Exception in thread ") and succeeds(lines.read(above).text)
-        if in_thread:  # all was done before
-            return True
-        announced = _RECOVERS.search(own) and not _NO_RECOVERY.search(own)
-        more = [text for text in rest if not (_IN_TRACEBACK.match(text) or _CHAINED.match(text) or _RAISED.match(text))]
-        if (
-            announced
-            and more
-            and not any(complains(text) and not (_CALM.search(text) or _RECOVERS.search(text)) for text in more[-LAST:])
-        ):
-            return True
-        return _counts_on([lines.read(raw).text for raw in before.split(b"\n")], rest)
-    return False
+def _restarted(events: Sequence[Event], files: Mapping[str, LogFile]) -> set[str]:
+    """Return the logs where the ranks were started again after the last one had ended, and then did all their work."""
+    last = {each.source.name: each.offset for each in sorted(events, key=_offset) if each.signature.id in _EXITS}
+    found = set[str]()
+    for name, offset in last.items():
+        with suppress(OSError), files[name].opened() as opened:
+            opened.seek(offset)
+            said = [lines.read(raw).text for raw in opened.read(BLOCK).split(b"\n")[1:] if raw.strip()]
+            if any(map(_RESTARTED.search, said)) and succeeds(said[-1]):
+                found.add(name)
+    return found
 
 
-def _counts_on(before: Sequence[str], after: Sequence[str]) -> bool:
-    seen: dict[str, list[list[float]]] = {}
-    for text in before:
-        form, row = _row(text)
-        seen.setdefault(form, []).append(row)
-    count = Counter[tuple[str, int]]()
-    for text in after:
-        form, row = _row(text)
-        rows = seen.get(form, [])
-        for column, value in enumerate(row) if len(rows) >= STEPS else ():
-            if all(above[column] < each[column] < value for above, each in itertools.pairwise(rows)):
-                count[form, column] += 1
-    return any(each >= STEPS for each in count.values())
-
-
-def _row(text: str) -> tuple[str, list[float]]:
-    """Return the form of a line, and its numbers."""
-    return " ".join(_NUMBER.sub("0", text).split()), [float(each) for each in _NUMBER.findall(text)]
+def _offset(event: Event) -> int:
+    return event.offset
 
 
 def _shell_went_on(after: bytes, known: Set[str]) -> bool:
@@ -308,6 +269,6 @@ def _goes_on(event: Event, after: bytes, progress: Sequence[Signature]) -> bool:
 
 def _is_harmless(event: Event) -> bool:
     """Return whether a program or a shell that goes on may have written this."""
-    return event.signature.id in {ANY_EXCEPTION, TRACEBACK, "cuda-oom-allocator", *_CAUGHT, *SHELL} or (
+    return event.signature.id in _PRINTED or (
         event.signature.role == "symptom" and event.signature.failure == "symptom_only"
     )

@@ -4,6 +4,7 @@ A root outranks every symptom, whenever it was written; an exact root outranks a
 what ends all jobs. Of equal ones, that of the rank that failed or ended first comes first.
 """
 
+import bisect
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ SETUP: Final = frozenset({"module-unknown", "shell-no-module", "conda-init"})  #
 SHELL: Final = SETUP | {"venv-missing", "shell-not-found", "shell-no-file"}
 RENDEZVOUS: Final = "torch-rendezvous-timeout"  # a launcher waited in vain for those of other nodes
 _ENDS_RANKS: Final = "torch-closing"  # what PyTorch's launcher writes when it ends its ranks
+_WHY: Final = frozenset({"root", "symptom"})  # roles of lines that say why an exception was raised
 _ABORT: Final = re.compile(r"\bAborted\b|^terminate called ")
 _ABORTED: Final = "slurm-task-aborted"
 NEXT: Final = 2000  # bytes; a stack of errors has about ten lines
@@ -51,8 +53,9 @@ def told_apart(events: Sequence[Event]) -> list[Event]:
     """Return the events without noise, consequences of others, and general ones where an exact one is."""
     noise = {(each.source, each.offset) for each in events if each.signature.role == "noise"}
     exact: dict[tuple[Source, int], int] = {}  # of each line: how general its most exact signature is
+    told = _Told(events)
     for each in events:
-        level = 0 if _says_why_below(each, events) else _generality(each)
+        level = 0 if told.why_below(each) else _generality(each)
         exact[each.source, each.offset] = min(level, exact.get((each.source, each.offset), level))
     return [
         each
@@ -61,7 +64,7 @@ def told_apart(events: Sequence[Event]) -> list[Event]:
         and _generality(each) <= exact[each.source, each.offset]
         and not _follows_a_task(each, events)
         and not _lost_its_store(each, events)
-        and not _waited_before(each, events)
+        and not told.waited_before(each)
     ]
 
 
@@ -69,12 +72,31 @@ def _generality(event: Event) -> int:
     return 2 if event.signature.id == ANY_EXCEPTION else int(event.signature.id.startswith(BY_WORDS))
 
 
-def _says_why_below(event: Event, events: Sequence[Event]) -> bool:
-    """Return whether an exception has its message on the lines below it, and another signature knows one of them."""
-    return event.text.rstrip().endswith(("Error:", "Exception:")) and any(
-        each.source == event.source and 0 < each.offset - event.offset <= NEXT and each.signature.id != TRACEBACK
-        for each in events
-    )
+class _Told:
+    """What the lines of each log say near an event. The events of thousands of logs are looked at once."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._why: dict[tuple[Source, int | None], list[int]] = {}  # where each rank says why it failed
+        self._waited: dict[Source, int] = {}  # where a log first tells of one that waited too long
+        for each in sorted(events, key=lambda each: each.offset):
+            signature = each.signature
+            if signature.role in _WHY and not signature.summary and signature.id not in (ANY_EXCEPTION, TRACEBACK):
+                self._why.setdefault((each.source, each.rank), []).append(each.offset)
+            if signature.failure == "rank_hang":
+                self._waited.setdefault(each.source, each.offset)
+
+    def why_below(self, event: Event) -> bool:
+        """Return whether an exception has its message below it, and another signature knows one of those lines."""
+        if not event.text.rstrip().endswith(("Error:", "Exception:")):
+            return False
+        places = self._why.get((event.source, event.rank), [])
+        at = bisect.bisect_right(places, event.offset)
+        return at < len(places) and places[at] - event.offset <= NEXT
+
+    def waited_before(self, event: Event) -> bool:
+        """Return whether a process was aborted that had waited too long: PyTorch's watchdog does that."""
+        aborted = event.signature.failure == "segfault" and _ABORT.search(event.text)
+        return bool(aborted) and self._waited.get(event.source, event.offset) < event.offset
 
 
 def _follows_a_task(event: Event, events: Sequence[Event]) -> bool:
@@ -93,18 +115,6 @@ def _lost_its_store(event: Event, events: Sequence[Event]) -> bool:
     return event.signature.id == RENDEZVOUS and any(
         each.signature.id == _ENDS_RANKS and each.source == event.source and each.offset < event.offset
         for each in events
-    )
-
-
-def _waited_before(event: Event, events: Sequence[Event]) -> bool:
-    """Return whether a process was aborted that had waited too long: PyTorch's watchdog does that."""
-    return (
-        event.signature.failure == "segfault"
-        and bool(_ABORT.search(event.text))
-        and any(
-            each.signature.failure == "rank_hang" and each.source == event.source and each.offset < event.offset
-            for each in events
-        )
     )
 
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -123,23 +123,26 @@ class Reader:
     """
 
     def __init__(self, failure: Failure) -> None:
-        self.failure, self._told, self._parent = failure, 0.0, os.getpid()
+        self.failure, self._told, self._parent, self._isolated = failure, 0.0, os.getpid(), False
         self._shared = mmap.mmap(-1, MOST_TOLD)
         self._child = Child(lambda _say: json.dumps(failure.read(self._wait)).encode())
 
     def _wait(self) -> Checked:
         """Wait in the child until it is told the health of the nodes."""
-        while not self._shared[0]:
+        while os.getppid() == self._parent:
+            with suppress(ValueError):  # a processor may show the first byte before the text
+                if self._shared[0]:
+                    nodes, isolated = json.loads(self._shared[1:].rstrip(b"\0"))
+                    return Checked({name: Health(*each) for name, each in nodes.items()}, isolated)
             time.sleep(POLL_S)
-            if os.getppid() != self._parent:
-                raise SystemExit
-        nodes, isolated = json.loads(self._shared[1:].rstrip(b"\0"))
-        return Checked({name: Health(*each) for name, each in nodes.items()}, isolated)
+        raise SystemExit
 
     def tell(self, nodes: Mapping[str, Health], *, isolated: bool = False) -> None:
         """Tell the child of the nodes' faults, and of the lines of their kernels."""
+        self._isolated = isolated
         told = {name: each for name, each in nodes.items() if each.condition in BAD or each.kernel}
-        for some in (told, {}):
+        faults = {name: replace(each, kernel="") for name, each in told.items() if each.condition in BAD}
+        for some in (told, faults, {}):
             text = json.dumps([{name: astuple(each) for name, each in some.items()}, isolated]).encode()
             if len(text) < MOST_TOLD:
                 self._shared[1 : 1 + len(text)], self._told = text, time.monotonic()
@@ -160,7 +163,7 @@ class Reader:
         """Read the logs once more, with what is known of the nodes."""
         with suppress(OSError):
             other = Reader(self.failure)
-            other.tell(nodes)
+            other.tell(nodes, isolated=self._isolated)
             return other.form()
         return None
 

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from slurm_plugin.cli.nodeside import job_lookup, log_follow, log_lookup, output, why
+from slurm_plugin.cli.nodeside import job_lookup, log_bundle, log_follow, log_lookup, output, why
 from slurm_plugin.cli.nodeside.definition import JSON, Command, Parameter
 from slurm_plugin.cli.nodeside.job_lookup import DIRECTORY, JOB
 from slurm_plugin.cli.nodeside.log_lookup import ALL, LAST, Known
 from slurm_plugin.errors import SlurmPluginError, UsageError, printable
-from slurm_plugin.logs import bundle, reader, selection
+from slurm_plugin.logs import reader, selection
 from slurm_plugin.logs.reader import Entry, Stream, Wanted
 from slurm_plugin.logs.selection import JobLog
 from slurm_plugin.records import durations
@@ -42,8 +42,8 @@ def _logs(options: Namespace) -> int:
     known = log_lookup.find(options.job, options.directory, door)
     if options.save:
         logs = [each.path for each in known.files()]
-        saved = bundle.save(options.save, known.job_id, known.directory, logs, _reports(known, door))
-        left = [str(path) for path in bundle.left_out(logs)]
+        saved = log_bundle.save(options.save, known.job_id, known.directory, logs, _reports(known, door))
+        left = [str(path) for path in log_bundle.left_out(logs)]
         for path in left:
             log_lookup.note(f"left out: {path}: it is a link, or cannot be read")
         record = {"v": 1, "job": known.job_id, "saved": str(saved), "left_out": left}

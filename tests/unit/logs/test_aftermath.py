@@ -1,6 +1,7 @@
 """What follows an error in its log: it counts only as the last words of a log, or if the program did not go on."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from slurm_plugin.logs.known import Known
 from slurm_plugin.logs.scan import Event
 from tests.unit.logs.test_diagnosis import RAISED
 
+MOST_S = 10.0
 LAST = [each for each in library.load() if each.role == "last"]
 COPY = "cp: cannot stat '/data/x.bin': No such file or directory\n"
 MPIRUN = f"{'-' * 74}\nPrimary job  terminated normally, but 1 process returned\na non-zero exit code.\n{'-' * 74}\n"
@@ -317,3 +319,78 @@ def test_an_exception_of_a_rank_whose_launcher_reports_nothing(tmp_path: Path) -
     assert of_files([*tmp_path.iterdir()], library.load()).cause.failure == "none"
     (tmp_path / "agent.log").write_text("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n")
     assert of_files([*tmp_path.iterdir()], library.load()).cause.failure == "rendezvous"
+
+
+TIDY = "Job ended at Mon Nov 30 10:00:00 UTC 2026\n"
+BEATS = "".join(f"[2026-11-28 10:00:{second:02}] heartbeat\n" for second in range(10, 15))
+LATER = BEATS.replace("10:00", "10:01")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Training using the nccl backend\n{THROWN}{TIDY}",  # the line above is about something else
+        f"Resuming from checkpoint, continuing at step 100\n{THROWN}wrote {OK}",
+        f"Loading checkpoint, skipping optimizer state\n{THROWN}{OK}",
+        f"WARNING: ignoring unknown key foo\n{THROWN}{TIDY}",
+        f"Attempt 1 failed, retrying\n{THROWN}{TIDY}",  # it did nothing more
+        f"Attempt 1 failed, retrying\n{THROWN}Giving up after 3 attempts.\n",
+        f"Attempt 1 failed, retrying\n{THROWN}Max retries reached.\n",
+        f"Attempt 1 failed, retrying\n{THROWN}All 5 retries failed, aborting\n",
+        f"shard unreadable, skipped\n{THROWN}CRITICAL cannot continue: all shards are unreadable\n",
+        f"data missing, not retrying\n{THROWN}{OK}",
+        f"Epoch 1 complete\nException in thread Thread-3 (loader):\n{THROWN}",  # not all was done
+        f"{BEATS}{THROWN}{LATER}",  # a clock goes on, whatever happens
+        f"{ROWS}{THROWN}{ROWS}{MORE}",  # another run, from the beginning, further than the first
+    ],
+)
+def test_an_exception_that_only_seems_survived(text: str, tmp_path: Path) -> None:
+    """It is the cause: nothing says that the program itself went on."""
+    assert found(text, tmp_path)[0] == "user_code"
+
+
+def test_lines_of_other_ranks_after_an_exception(tmp_path: Path) -> None:
+    """They do not show that the rank went on. After an exact line its own do not show it either."""
+    for line, failure, own in (
+        ("KeyError: 'x'", "user_code", "none"),
+        ("OSError: [Errno 122] Disk quota exceeded", "quota", "quota"),
+    ):
+        error = f"[rank3]: Traceback (most recent call last):\n[rank3]: {line}\n"
+        assert found(error + "[rank0]: fine\n" * 300, tmp_path)[:2] == (failure, (3,))
+        assert found(error + "[rank3]: fine\n" * 300, tmp_path)[0] == own
+
+
+def test_a_fault_that_ends_a_rank_whose_launcher_says_nothing(tmp_path: Path) -> None:
+    """Its launcher may have been killed. No program works on with a GPU that has such a fault."""
+    (tmp_path / "agent.log").write_text("")
+    (tmp_path / "rank3.err").write_text(
+        "Traceback (most recent call last):\nRuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    )
+    assert of_files([*tmp_path.iterdir()], library.load()).cause.failure == "gpu_hw"
+
+
+def test_advice_to_resume(tmp_path: Path) -> None:
+    """It does not say that the ranks were started again."""
+    assert found(f"{EXITED}To resume, run: sbatch resume.sh\nJob done\n", tmp_path)[0] == "unknown"
+
+
+def test_a_job_in_a_listing(tmp_path: Path) -> None:
+    """It may be another one."""
+    assert found(f"{THROWN}1233 train gpu NODE_FAIL\n", tmp_path)[0] == "user_code"
+
+
+def test_a_counter_of_very_many_lines(tmp_path: Path) -> None:
+    """They are looked at once."""
+    before, after = ("".join(f"{number}\n" for number in range(*those)) for those in ((1, 12_000), (12_000, 24_000)))
+    began = time.process_time()
+    found(f"{before}Traceback (most recent call last):\nBrokenPipeError: [Errno 32] Broken pipe\n{after}", tmp_path)
+    assert time.process_time() - began < MOST_S
+
+
+def test_ranks_that_survived_exceptions_long_before_the_end(tmp_path: Path) -> None:
+    """The other one failed."""
+    lost = THROWN.replace("AttributeError: y", "ConnectionResetError: [Errno 104] Connection reset by peer")
+    for rank in range(4):
+        (tmp_path / f"rank{rank}.err").write_text(THROWN * 3 + "x\n" * 3000 + lost)
+    (tmp_path / "rank4.err").write_text("KeyError: 1\n")
+    assert of_files(sorted(tmp_path.iterdir()), library.load()).cause.ranks == (4,)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.cli.nodeside import log_bundle
 from slurm_plugin.errors import UsageError
-from slurm_plugin.logs import bundle
 from slurm_plugin.records import job_directory, log_files
 from tests.unit.node.owned import left
 
@@ -49,7 +49,7 @@ SAVED = {
 
 def test_a_directory(own: Path, tmp_path: Path) -> None:
     """Logs and records are there, only for their owner; no link, pipe, secret or checkpoint."""
-    target = bundle.save(tmp_path / "saved", 7, own, logs(own))
+    target = log_bundle.save(tmp_path / "saved", 7, own, logs(own))
     assert left(target) == SAVED
     assert (target / "logs" / "out.1").read_text() == "two\n"
     assert stat.S_IMODE(target.stat().st_mode) == 0o700
@@ -60,7 +60,7 @@ def test_a_directory(own: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["job.tar.gz", "job.tgz"])
 def test_an_archive(own: Path, tmp_path: Path, name: str) -> None:
     """The same as an archive, below a directory with the job's number."""
-    target = bundle.save(tmp_path / name, 7, own, logs(own))
+    target = log_bundle.save(tmp_path / name, 7, own, logs(own))
     with tarfile.open(target) as archive:
         assert {each.name for each in archive} == {f"job-7/{each}" for each in SAVED if "." in each or each[-1] in "t1"}
         file = archive.extractfile("job-7/logs/out")
@@ -75,7 +75,7 @@ def test_what_exists_stays(own: Path, tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to("/nonexistent")
     for name in ("there", "dangling"):
         with pytest.raises(UsageError, match="it exists"):
-            bundle.save(tmp_path / name, 7, own, [])
+            log_bundle.save(tmp_path / name, 7, own, [])
 
 
 def test_nothing_half_done(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,10 +85,10 @@ def test_nothing_half_done(own: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device", "x")
 
     with pytest.raises(UsageError, match="No such file or directory"):
-        bundle.save(tmp_path / "missing" / "saved", 7, own, [])
+        log_bundle.save(tmp_path / "missing" / "saved", 7, own, [])
     monkeypatch.setattr(os, "utime", full)
     with pytest.raises(UsageError, match="No space left on device"):
-        bundle.save(tmp_path / "saved", 7, own, logs(own))
+        log_bundle.save(tmp_path / "saved", 7, own, logs(own))
     assert {path.name for path in tmp_path.iterdir()} == {"work"}
 
 
@@ -96,11 +96,11 @@ def test_a_log_that_changes(tmp_path: Path) -> None:
     """As many bytes as the file had are saved: what comes later is left out, and what is cut off is zeros."""
     path = tmp_path / "log"
     path.write_bytes(b"12345678")
-    with bundle._opened(path) as found:
+    with log_bundle._opened(path) as found:
         assert found is not None
         path.write_bytes(b"12")
         assert found[0].read() == b"12\0\0\0\0\0\0"
-    with bundle._opened(path) as found:
+    with log_bundle._opened(path) as found:
         assert found is not None
         path.write_bytes(b"12345678")
         assert (found[0].read(), found[0].read()) == (b"12", b"")
