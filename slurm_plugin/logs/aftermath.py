@@ -6,13 +6,14 @@ import re
 import signal
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
+from operator import attrgetter
 from typing import Final
 
 from slurm_plugin.logs import lines
 from slurm_plugin.logs.endings import Ended
 from slurm_plugin.logs.last_lines import complains, succeeds
 from slurm_plugin.logs.ranking import ANY_EXCEPTION, ENDINGS, SETUP, SHELL, TRACEBACK
-from slurm_plugin.logs.recovery import CHAINED, IN_TRACEBACK, LAST, RAISED, STEPS, recovered
+from slurm_plugin.logs.recovery import CHAINED, CHAINS, IN_TRACEBACK, LAST, RAISED, STEPS, recovered
 from slurm_plugin.logs.scan import BLOCK, Event
 from slurm_plugin.logs.signature import Signature
 from slurm_plugin.logs.source import NEAR, LogFile
@@ -40,7 +41,6 @@ _KILLED: Final = "slurm-task-killed"  # Slurm does that, too, to what ignores it
 _ENDED_FROM_OUTSIDE: Final = frozenset({-signal.SIGTERM, -signal.SIGKILL})
 # Tracebacks below these lines are of exceptions that were ignored: in a destructor, at the program's exit.
 IGNORING: Final = frozenset({"python-atexit", "python-logged", "dask-comm-closed"})
-_CHAINS: Final = (b"During handling of the above ", b"The above exception was ")
 MOST_IGNORED: Final = 1000  # of these lines; all ranks may write some
 MOST_JUDGED: Final = 200  # exceptions in a job that was ended from outside: more of them are no accident
 IGNORED_BYTES: Final = 8000  # in which the exception below one is looked for
@@ -105,7 +105,7 @@ def _survived_by_ranks(events: Sequence[Event], files: Mapping[str, LogFile]) ->
     """
     heads: dict[str, list[int]] = {}
     lost: dict[str, int] = {}  # in the log of each rank: where the traceback begins with which it lost the others
-    for each in sorted(events, key=_offset):
+    for each in sorted(events, key=attrgetter("offset")):
         if each.source.rank is not None and each.signature.id == TRACEBACK:
             heads.setdefault(each.source.name, []).append(each.offset)
     for each in (each for each in events if each.signature.failure == "symptom_only"):
@@ -130,7 +130,7 @@ def _is_chained(event: Event, until: int, file: LogFile) -> bool:
     with suppress(OSError), file.opened() as opened:
         opened.seek(event.offset)
         between = opened.read(min(until - event.offset, NEAR))
-        if not any(each in between for each in _CHAINS):
+        if not any(each.encode() in between for each in CHAINS):
             return False
         return any(CHAINED.match(lines.read(raw).text) for raw in between.split(b"\n"))
     return True
@@ -227,7 +227,11 @@ def _many(after: bytes, event: Event) -> bool:
 
 def _restarted(events: Sequence[Event], files: Mapping[str, LogFile]) -> set[str]:
     """Return the logs where the ranks were started again after the last one had ended, and then did all their work."""
-    last = {each.source.name: each.offset for each in sorted(events, key=_offset) if each.signature.id in _EXITS}
+    last = {
+        each.source.name: each.offset
+        for each in sorted(events, key=attrgetter("offset"))
+        if each.signature.id in _EXITS
+    }
     found = set[str]()
     for name, offset in last.items():
         with suppress(OSError), files[name].opened() as opened:
@@ -236,10 +240,6 @@ def _restarted(events: Sequence[Event], files: Mapping[str, LogFile]) -> set[str
             if any(map(_RESTARTED.search, said)) and succeeds(said[-1]):
                 found.add(name)
     return found
-
-
-def _offset(event: Event) -> int:
-    return event.offset
 
 
 def _shell_went_on(after: bytes, known: Set[str]) -> bool:

@@ -8,6 +8,7 @@ import bisect
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from slurm_plugin.logs.endings import Ended
@@ -78,7 +79,7 @@ class _Told:
     def __init__(self, events: Iterable[Event]) -> None:
         self._why: dict[tuple[Source, int | None], list[int]] = {}  # where each rank says why it failed
         self._waited: dict[Source, int] = {}  # where a log first tells of one that waited too long
-        for each in sorted(events, key=lambda each: each.offset):
+        for each in sorted(events, key=attrgetter("offset")):
             signature = each.signature
             if signature.role in _WHY and not signature.summary and signature.id not in (ANY_EXCEPTION, TRACEBACK):
                 self._why.setdefault((each.source, each.rank), []).append(each.offset)

@@ -19,7 +19,8 @@ from slurm_plugin.logs.source import NEAR, LogFile
 LAST: Final = 5  # lines at the end that have no complaint
 STEPS: Final = 3  # steps, or lines with a counter, after an exception
 IN_TRACEBACK = re.compile(r"\s|$|Traceback \(")
-CHAINED = re.compile(r"During handling of the above |The above exception was ")
+CHAINS: Final = ("During handling of the above ", "The above exception was ")
+CHAINED = re.compile("|".join(CHAINS))
 # A program says this above the traceback of an exception from which it recovers.
 _RECOVERS = re.compile(
     r"(?i)\b(?:re-?tr(?:y|ies|ied|ying)|continu(?:e|es|ing)|skip(?:s|ped|ping)?|ignor(?:e|es|ed|ing)|fall\w* back"
@@ -32,7 +33,7 @@ _TROUBLE = re.compile(
     r"|(?:can|could)(?:no|n'| no)t|(?:attempt|retry|try) \W*\d+|retry(?:ing)? (?:in|after|with)|trying again"
     r"|not (?:found|reachable))\b"
 )
-# What stands at the end of a batch script, whatever its program did.
+# What a batch script prints at its end, also after a program that failed.
 _TIDY = re.compile(
     r"(?i)\W*(?:(?:the )?(?:job|script|run)\b|end(?:ed|ing|s)?\b|elapsed|finish(?:ed|ing)? (?:at|on)\b|stop time"
     r"|(?:mon|tue|wed|thu|fri|sat|sun)\b)"

@@ -118,7 +118,8 @@ class Failure:
 class Reader:
     """A child that reads the logs of a failed attempt while its nodes are checked. `tell` has it judge them.
 
-    The child has no descriptor but its own pipe. So it is told in shared memory: first the text, then the first byte.
+    The child's only descriptor is its pipe. So shared memory passes the health of the nodes: the text, then the first
+    byte.
     Raise OSError if there is no memory, or no process.
     """
 
@@ -128,7 +129,7 @@ class Reader:
         self._child = Child(lambda _say: json.dumps(failure.read(self._wait)).encode())
 
     def _wait(self) -> Checked:
-        """Wait in the child until it is told the health of the nodes."""
+        """Wait in the child for the health of the nodes."""
         while os.getppid() == self._parent:
             with suppress(ValueError):  # a processor may show the first byte before the text
                 if self._shared[0]:
@@ -152,8 +153,8 @@ class Reader:
     def form(self) -> Form | None:
         """Wait for the child that was told. Return what it says; None if it does not end in time."""
         limit_s = self.failure.deadline_s
-        until = max(self._child.start + limit_s, self._told + (1 - READING) * limit_s)
-        until = max(until, time.monotonic() + LATE_S)  # the controller may have let us wait longer than the child
+        soon = time.monotonic() + LATE_S  # the controller may have let us wait longer than the child
+        until = max(self._child.start + limit_s, self._told + (1 - READING) * limit_s, soon)
         with suppress(ValueError):  # a child that was killed, or that failed, has not said all
             found: Form | None = json.loads(self._child.output) if self._child.collect(until) else None
             return found

@@ -266,7 +266,7 @@ def test_the_logs_are_read_while_the_nodes_are_checked(tmp_path: Path, monkeypat
 
 
 def test_a_child_whose_supervisor_is_gone(tmp_path: Path) -> None:
-    """It ends: nobody will tell it anything."""
+    """It ends, because no result of checks will come."""
     told, answer = os.pipe()
     if not (supervisor := os.fork()):
         reader = Reader(failed(tmp_path, 1, "itself"))
