@@ -23,7 +23,8 @@ import psutil
 from benchmarks.measure import arguments, judged
 from slurm_plugin.records import progress_file, usage
 from slurm_plugin.supervisor.guard import sampler
-from slurm_plugin.supervisor.recording.recorder import Orders, Recorder
+from slurm_plugin.supervisor.recording.orders import Orders
+from slurm_plugin.supervisor.recording.recorder import Recorder
 
 MOST = sampler.SHARE
 JOB = 4_000_000_000  # no job of Slurm has this number

@@ -5,7 +5,6 @@ of two nodes is the difference between their clocks. What is read is bounded. St
 """
 
 import re
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -144,6 +143,8 @@ def _ahead(steps: Mapping[str, Steps]) -> dict[str, float]:
     """Return how far each clock is ahead of the one with the most steps."""
     if not steps:
         return {}
+    import statistics  # noqa: PLC0415 - of most failures there is one log
+
     first = max(sorted(steps), key=lambda each: len(steps[each]))
     found = {}
     for clock, those in steps.items():

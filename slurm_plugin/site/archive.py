@@ -1,9 +1,9 @@
-"""The code for nodes as one zip file, `slurm_plugin.pyz`. The hooks' interpreter imports from it (zipimport).
+"""The code for nodes as one zip file, `slurm_plugin.pyz`. The hooks' interpreter imports from it.
 
 The zip contains each source file, and the code that the hooks' interpreter compiled from it (an unchecked hash-based
-.pyc, PEP 552). An interpreter of another version does not know the magic number of that code and uses the source. The
-zip is not compressed, so hooks need not import zlib, and the same code gives the same bytes. If NVIDIA's binding to
-NVML is installed (extra `nvidia`), the zip contains its one Python file.
+.pyc, PEP 552). An interpreter of another version does not know the magic number of that code and uses the source
+(zipimport). The zip is not compressed, so hooks need not import zlib, and the same code gives the same bytes. If
+NVIDIA's binding to NVML is installed (extra `nvidia`), the zip contains its one Python file.
 """
 
 import base64
@@ -19,7 +19,7 @@ from typing import Final
 import hostfiles
 import prechecks
 import slurm_plugin
-from slurm_plugin.records.site_settings import ARCHIVE
+from slurm_plugin.site import compile_archive
 from slurm_plugin.slurm.process import run
 
 # The code that runs on nodes. It imports the standard library only (tests/unit/test_layering_shell.py).
@@ -82,31 +82,12 @@ _ENVIRON: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONHASHSEED": "0
 _ENTRY: Final = (
     "from slurm_plugin.__main__ import main\n\nraise SystemExit(main())\n"  # python3 slurm_plugin.pyz VERB ...
 )
-_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can hold
-_READ_BY_ALL: Final = 0o100644 << 16
-# Read names and sources as JSON. Print names and compiled code in base64. Flags 1: hash-based, unchecked.
-_COMPILE: Final = f"""
-import base64, importlib.util, json, marshal, sys
-made = {{}}
-for name, text in json.load(sys.stdin).items():
-    source = text.encode()
-    code = marshal.dumps(compile(source, "{ARCHIVE}/" + name, "exec", dont_inherit=True))
-    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)
-    made[name] = base64.b64encode(head + code).decode()
-json.dump(made, sys.stdout)
-"""
 
 
 def build(interpreter: Sequence[str]) -> bytes:
     """Return the zip. `interpreter`: the command of the hooks' Python; if it fails, the zip contains only sources."""
-    files = {**{name: text.encode() for name, text in _sources().items()}, **_compiled(tuple(interpreter))}
-    out = BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(files):
-            entry = zipfile.ZipInfo(name, _LONG_AGO)
-            entry.external_attr, entry.create_system = _READ_BY_ALL, 3  # Unix, on any machine
-            archive.writestr(entry, files[name])
-    return out.getvalue()
+    sources = {name: text.encode() for name, text in _sources().items()}
+    return compile_archive.zipped({**sources, **_compiled(tuple(interpreter))})
 
 
 def same(found: bytes | None, rendered: bytes | None) -> bool:
@@ -172,9 +153,10 @@ def _modules(path: Path) -> Sequence[Path]:
 def _compiled(interpreter: tuple[str, ...]) -> Mapping[str, bytes]:
     """Return the compiled code of all sources; empty if the interpreter does not run."""
     # -P: import nothing from the current directory. Not -I, which ignores the seed that makes the result repeatable.
-    argv = [*interpreter, "-S", "-s", "-P", "-c", _COMPILE]
+    # -c: the interpreter of a sandbox does not see this directory.
+    argv = [*interpreter, "-S", "-s", "-P", "-c", Path(compile_archive.__file__).read_text(encoding="utf-8")]
     try:
         said = run(argv, deadline_s=DEADLINE_S, environ=_ENVIRON, text=json.dumps(_sources()))
-        return {f"{name}c": base64.b64decode(text) for name, text in json.loads(said.out).items()}
+        return {name: base64.b64decode(text) for name, text in json.loads(said.out).items()}
     except (OSError, ValueError, AttributeError):
         return {}

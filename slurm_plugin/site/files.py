@@ -16,7 +16,7 @@ from slurm_plugin.logs import library, signature
 from slurm_plugin.records import site_settings
 from slurm_plugin.records.node_directory import task_prolog
 from slurm_plugin.records.site_settings import ARCHIVE, DEFAULT_ROOT, FILE
-from slurm_plugin.site import archive, lua
+from slurm_plugin.site import archive, compile_archive, lua
 from slurm_plugin.site.compilation import CANARY, SiteFile, compile_site, on_trial
 from slurm_plugin.site.configuration import SiteConfig, seconds
 from slurm_plugin.site.slurmconf import HOOKS
@@ -74,6 +74,8 @@ def rendered(
         "version": slurm_plugin.__version__,
         "root": root,
         "archive": ARCHIVE,
+        "index_place": compile_archive.INDEX_PLACE,
+        "index_size": compile_archive.INDEX_SIZE,
         "python": config.python,
         "run_directory": config.run_directory,
         "task_prolog": task_prolog(config.run_directory),

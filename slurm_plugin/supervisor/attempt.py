@@ -39,6 +39,7 @@ class Attempts:
     """Makes the attempts of one run, one after the other."""
 
     missing = ""  # the file that the last program did not find, if it ended with NOT_FOUND and the file is known
+    recording: Recording | None = None  # of the last program
     saved = False  # whether the last program was a trial's, was told to save or to end, and ended with 0
 
     def __init__(self, surroundings: Surroundings, run: Run, nodes: Nodes, wish: Wish) -> None:
@@ -186,6 +187,8 @@ class Attempts:
             cut_off = watcher is not None and watcher.guards.isolated
             checked, look = plan.retries > 0, None if plan.retries else self._look
             self.diagnosis, nodes = diagnose.finish(reader, nodes, checked=checked, look=look, isolated=cut_off)
+        if self.recording:  # it has read the end of the log meanwhile
+            self.recording.wait()
         self.newest = progress.newest(plan.checkpoint if unfinished and plan.retries else "")
         if (made := progress.has_new_checkpoint(before, self.newest)) is None:
             say(f"could not tell whether there is a new checkpoint: not all of {plan.checkpoint} can be read")
@@ -251,7 +254,7 @@ class Attempts:
             say(f"launch: {launch.shown}")
         look = watcher.look if watcher else (lambda: launcher.told_to_stop) if self.plan.trial else None
         mover = watcher.mover if watcher else None
-        with Recording(self.plan, self.site, self.run, self.nodes, names=self.on, mover=mover):
+        with Recording(self.plan, self.site, self.run, self.nodes, names=self.on, mover=mover) as self.recording:
             code = self.launcher.run(launch.argv, environ, say, look=look)
         if self.plan.trial and not code:
             self.saved = launcher.was_told_to_save(self.plan.grace_s + SAVED_S)
@@ -298,6 +301,8 @@ class Attempts:
         if not launcher.told_to_end:
             reader = diagnose.start(self.preparation, sizes, self.site, phase=phase, code=code)
             self.diagnosis, _ = diagnose.finish(reader, {}, checked=False, look=None)
+        if self.recording:
+            self.recording.wait()
         return phase, code
 
     def _interrupt(self, guards: Guards, found: Interruption, phase: Phase) -> int:

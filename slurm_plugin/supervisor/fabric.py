@@ -1,7 +1,6 @@
 """The fabric check of a job: run one rank on each host under the job's MPI, read the output, and judge the hosts."""
 
 import os
-import secrets
 import selectors
 import signal
 import subprocess
@@ -81,7 +80,7 @@ def check(
         return fabric.judge(hosts, (), "")
     if deadline_s <= END_S:
         return fabric.unknown(hosts, ERROR, f"a deadline of {deadline_s:g} s: more than {END_S:g} s is needed")
-    nonce, started = secrets.token_hex(4), time.monotonic()
+    nonce, started = os.urandom(4).hex(), time.monotonic()
     ours = process.standalone_words(program, f"{site_settings.site_root()}/{site_settings.ARCHIVE}")
     argv = [*launcher, python, *ours, nonce, f"{deadline_s - END_S:.1f}", ",".join(hosts)]
     try:

@@ -253,8 +253,7 @@ class Supervisor:
         say(f"error,exiting: attempt {self.run.attempt}: {action.reason}; the program starts again on {where}")
         self.again += 1
         try:
-            job = self.door.job(self.run.job_id)
-            there = len(nodelist.expand(job.nodes or "x"))
+            job, there = self.job, len(nodelist.expand(self.job.nodes or "x"))
             # Else the next run reports the restart. Those of a trial count for the trial, not for the whole job.
             if not self.plan.trial and takes_changes(self.door, there, len(self.run.nodes)):
                 self.door.update_job(job.id, Comment=token.update(job.comment, again=self.again))
@@ -296,6 +295,7 @@ class Supervisor:
         """Return the remaining restarts, and the nodes. A node that Slurm has removed from the job is unreachable."""
         if not self.plan.retries or (job := queries.job(self.door, self.run.job_id, self.launcher)) is None:
             return 0, nodes
+        self.job = job
         if job.restarts > self.run.restart:  # this node was isolated, and Slurm has begun the next run on other nodes
             self.launcher.told_to_end = True
             return 0, nodes

@@ -105,6 +105,6 @@ def test_a_node_compiles_the_code_as_a_controller_does(tmp_path: Path) -> None:
     """After the installation of slurm-plugin-node the archive is that of `site install`, byte for byte."""
     sources, compiled = tmp_path / "slurm_plugin.pyz", tmp_path / "new"
     sources.write_bytes(archive.build(("/bin/false",)))
-    program = CHECKOUT / "packaging/compile_archive.py"
+    program = CHECKOUT / "slurm_plugin/site/compile_archive.py"
     run(["/usr/bin/python3", "-I", "-S", str(program), str(sources), str(compiled)], tmp_path)
     assert compiled.read_bytes() == archive.build(("/usr/bin/python3",))

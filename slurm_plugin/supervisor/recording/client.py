@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from hostfiles import HostfileError, nodelist
 from slurm_plugin.errors import SlurmPluginError
@@ -18,7 +18,7 @@ from slurm_plugin.supervisor.growth.decision import is_free
 from slurm_plugin.supervisor.guard import processes, sampler
 from slurm_plugin.supervisor.guard.nodes import Nodes
 from slurm_plugin.supervisor.log import say
-from slurm_plugin.supervisor.recording.recorder import Orders
+from slurm_plugin.supervisor.recording.orders import Orders
 from slurm_plugin.supervisor.run import Run
 
 CLOSE_S: Final = 3.0  # seconds for the last read of the log
@@ -88,7 +88,7 @@ def idle_nodes(
 
 
 class Recording:
-    """A recorder for one program. Use it as a context manager around the program. It never raises."""
+    """A recorder for one program. Use it as a context manager around the program, and `wait` later. It never raises."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Recording:
         self._slow = -1
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         ends = os.pipe() if self._moves else ()
         orders = self._orders._replace(slow=ends[1] if ends else -1)
         argv = [*site_settings.plugin_command(), "job", "record", json.dumps(orders._asdict())]
@@ -136,7 +136,7 @@ class Recording:
             )
         except OSError as error:
             say(f"neither utilisation nor progress is recorded: {error}")
-            return
+            return self
         finally:
             if ends:
                 self._slow = ends[0]
@@ -146,6 +146,7 @@ class Recording:
             os.set_blocking(self._process.stdin.fileno(), False)
         if self._guards:
             self._guards.sample(self._request, self._pass_on)
+        return self
 
     def _pass_on(self, line: str) -> None:
         """Send a line of a guard to the recorder, if it reads. A lost sample does no harm."""
@@ -166,15 +167,17 @@ class Recording:
         if self._slow >= 0:
             os.close(self._slow)
             self._slow = -1
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if process.stdin:
-            process.stdin.close()
-        try:
-            process.wait(CLOSE_S)
-        except subprocess.TimeoutExpired:  # its log or its directory hangs
-            process.kill()
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+
+    def wait(self) -> None:
+        """Wait until the recorder has ended."""
+        if self._process:
+            try:
+                self._process.wait(CLOSE_S)
+            except subprocess.TimeoutExpired:  # its log or its directory hangs
+                self._process.kill()
+            self._process = None
 
 
 def _size(fd: int) -> int:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from hostfiles import nodelist
 from prechecks import files
@@ -25,29 +25,12 @@ from slurm_plugin.logs import steps
 from slurm_plugin.records import notify, progress_file, slow, usage
 from slurm_plugin.supervisor import log
 from slurm_plugin.supervisor.guard import processes, sampler
+from slurm_plugin.supervisor.recording.orders import Orders
 from slurm_plugin.supervisor.recording.slowness import Facts, Ratios, StepTimes
 
 TAIL: Final = 1 << 16  # bytes at the end of a log that one read takes
 LONGEST_LINE: Final = 1 << 13  # bytes of an unfinished line that are kept for the next read
 SEARCH_S: Final = 5.0  # for the user's own expression in TAIL bytes
-
-
-class Orders(NamedTuple):
-    """What to record: one attempt of a job."""
-
-    directory: str  # the job's
-    job_id: int
-    attempt: int
-    nodes: str  # the attempt's node list
-    node: str  # this node
-    offsets: tuple[int, int]  # the sizes of the log, stdout and stderr, before the program
-    progress: str = ""  # the user's own expression
-    request: str = ""  # a sampler.Request as JSON, if the job has no guards
-    apart: bool = False  # the lines of slurm_plugin go to a file
-    threshold: float = 0.0  # of `performance`; 0: only steps are judged
-    pattern: str = ""  # the user's own expression for hardware and end-to-end times
-    notify: str = ""  # the site's command
-    slow: int = -1  # a pipe to the supervisor, which gets what is wrong in place of the command
 
 
 def main(given: str) -> int:

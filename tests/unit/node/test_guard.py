@@ -18,11 +18,15 @@ NOBODY = 45454  # a user without processes
 GUARDS = ("prolog", "epilog", "epilog_slurmctld")
 
 START = (
-    '-I -S -c import os, sys; sys.argv[0] = "{0}/slurm_plugin.pyz"; '
+    '-I -S -c import marshal, os, sys; sys.argv[0] = "{0}/slurm_plugin.pyz"; '
     "fd = os.open(sys.argv[0], os.O_RDONLY); own = fd if fd > 3 else "
     'next(n for n in range(4, 999) if not os.path.exists("/proc/self/fd/%d" % n)); '
     "fd == own or os.close(os.dup2(fd, own, False) and fd); "
-    'sys.path.insert(0, "/proc/self/fd/%d" % own); from slurm_plugin.__main__ import main; os._exit(main()) hook {1}'
+    'sys.path.insert(0, "/proc/self/fd/%d" % own); head = os.pread(own, 65536, 39); '
+    'head[:4] == sys.modules["_frozen_importlib_external"].MAGIC_NUMBER and (places := marshal.loads(head[4:])) and '
+    '(exec(marshal.loads(os.pread(own, *places["slurm_plugin.node.archive_import"][:2]))) or '
+    "sys.meta_path.insert(0, ArchiveImporter(own, places))); "
+    "from slurm_plugin.__main__ import main; os._exit(main()) hook {1}"
 )
 
 

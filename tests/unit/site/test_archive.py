@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.site import archive
+from slurm_plugin.site import archive, compile_archive
 
 SYSTEM = "/usr/bin/python3"
 
@@ -48,8 +48,10 @@ def test_each_source_has_its_code(whole: bytes) -> None:
     """Each source has compiled code, and a second build has the same bytes."""
     found = files(whole)
     sources = [name for name in found if name.endswith(".py")]
-    assert [f"{name}c" for name in sources] == [name for name in found if name.endswith(".pyc")]
-    assert list(found) == sorted(found)
+    index, *others = found
+    assert index == compile_archive.INDEX
+    assert [f"{name}c" for name in sources] == [name for name in others if name.endswith(".pyc")]
+    assert others == sorted(others)
     assert {"__main__.py", "prechecks/runner.py", "hostfiles/__init__.py", "slurm_plugin/node/prolog.py"} <= {*sources}
     archive._compiled.cache_clear()
     assert archive.build([SYSTEM]) == whole

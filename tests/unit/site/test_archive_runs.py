@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.node import hook
 from slurm_plugin.records import site_settings
-from slurm_plugin.site import archive
+from slurm_plugin.site import archive, compile_archive
 from slurm_plugin.site.compilation import site_file
 from slurm_plugin.site.configuration import Prechecks, SiteConfig
 from slurm_plugin.site.files import render_site
@@ -71,6 +72,7 @@ from prechecks.child import Child
 os.rename({str(fresh)!r}, {str(site / site_settings.ARCHIVE)!r})
 child = Child(lambda say: __import__("prechecks.measure.growth", fromlist=["x"]).__name__.encode())
 while child.read(): pass
+from slurm_plugin.node import hook
 from slurm_plugin.records import site_settings
 from slurm_plugin.supervisor import supervise
 from slurm_plugin.slurm import pyslurm_process
@@ -84,6 +86,28 @@ print(child.output.decode(), site_settings.plugin_command(), said.stdout[8:], sa
     assert said.startswith(f"prechecks.measure.growth ['{site}/bin/slurm-plugin'] ")
     assert "pyslurm" in said
     assert said.endswith(" b''\n")
+
+
+def test_each_way_to_import(site: Path) -> None:
+    """The index finds the code. Without one, or with one of another Python, zipimport does. Both know the sources."""
+    code = (
+        "import linecache; from slurm_plugin.node import hook; "
+        "print(type(hook.__loader__).__name__, hook.__file__.removeprefix(hook.__loader__.archive), "
+        "linecache.getline('x', 1, vars(hook)))"
+    )
+    zip_file = site / site_settings.ARCHIVE
+    whole = zip_file.read_bytes()
+    first = Path(hook.__file__).read_text().splitlines()[0]
+    at = compile_archive.INDEX_PLACE
+    other = whole[:at] + b"\0" + whole[at + 1 :]  # the magic number
+    sources = archive.build(["no"])
+    for importer, suffix, data in (
+        ("ArchiveImporter", "c", whole),
+        ("zipimporter", "c", other),
+        ("zipimporter", "", sources),
+    ):
+        zip_file.write_bytes(data)
+        assert ran(site, code).splitlines()[0] == f"{importer} /slurm_plugin/node/hook.py{suffix} {first}"
 
 
 def test_modules_that_stand_alone(site: Path, tmp_path: Path) -> None:

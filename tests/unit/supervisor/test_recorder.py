@@ -16,7 +16,8 @@ from slurm_plugin.records import progress_file, slow, usage
 from slurm_plugin.supervisor import log
 from slurm_plugin.supervisor.guard import sampler
 from slurm_plugin.supervisor.recording import recorder
-from slurm_plugin.supervisor.recording.recorder import Orders, Recorder, Tail
+from slurm_plugin.supervisor.recording.orders import Orders
+from slurm_plugin.supervisor.recording.recorder import Recorder, Tail
 from tests.waiting import until
 
 BAR = "\r 12%|█ | {step}/100 [00:10<01:20,  2.00it/s]"
