@@ -207,6 +207,7 @@ YARN = "ERROR YarnClusterScheduler: Lost executor 9 on n9: Container killed by Y
     [
         (DEACTIVATE, "import_env"),  # `set -e` ends the script there
         (f"{DEACTIVATE}step 1\nstep 2\n", "none"),
+        ("CondaError: Run 'conda init' before 'conda deactivate'\nstep 1\nstep 2\n", "none"),
         (DEACTIVATE.replace("deactivate", "activate") + "step 1\n", "import_env"),
         (f"{YARN}\n", "host_oom"),
         (f"{YARN}\nINFO DAGScheduler: Job 0 finished\n", "none"),  # Spark started the executor again
