@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 INDEX = "index.pyc"  # the first entry, see `_index`
-_LOCAL_HEADER = 30  # bytes before the name of an entry (PKWARE's APPNOTE.TXT, 4.3.7)
+_LOCAL_HEADER, _CENTRAL_HEADER, _END = 30, 46, 22  # bytes without names (PKWARE's APPNOTE.TXT, 4.3.7, 4.3.12, 4.3.16)
 _PYC_HEADER = 16  # PEP 552
 INDEX_PLACE = _LOCAL_HEADER + len(INDEX)
 INDEX_SIZE = 1 << 16  # the most bytes that hooks read
@@ -48,9 +48,10 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
 
 
 def _index(files: Mapping[str, bytes]) -> bytes:
-    """Return the magic number of the code, and for each module the size and the place of its code, and its file.
+    """Return the magic number of the code, the size of the zip, and for each module the size and place of its code.
 
-    Without it Python would read the directory of the whole zip (slurm_plugin/node/archive_import.py).
+    Without it Python would read the directory of the whole zip (slurm_plugin/node/archive_import.py). The size shows
+    that nobody has written the zip again.
     """
 
     def written(at: int) -> bytes:
@@ -61,7 +62,8 @@ def _index(files: Mapping[str, bytes]) -> bytes:
                 module = name.removesuffix(".pyc").removesuffix("/__init__").replace("/", ".")
                 places[module] = (len(data) - _PYC_HEADER, at + _PYC_HEADER, name)
             at += len(data)
-        return files["__main__.pyc"][:4] + marshal.dumps(places, 2)  # every Python reads version 2
+        whole = at + sum(_CENTRAL_HEADER + len(name) for name in (INDEX, *files)) + _END
+        return files["__main__.pyc"][:4] + whole.to_bytes(4, "little") + marshal.dumps(places, 2)  # all read version 2
 
     index = written(INDEX_PLACE + len(written(0)))  # its size does not depend on the numbers
     if len(index) > INDEX_SIZE:

@@ -23,7 +23,8 @@ START = (
     'next(n for n in range(4, 999) if not os.path.exists("/proc/self/fd/%d" % n)); '
     "fd == own or os.close(os.dup2(fd, own, False) and fd); "
     'sys.path.insert(0, "/proc/self/fd/%d" % own); head = os.pread(own, 65536, 39); '
-    'head[:4] == sys.modules["_frozen_importlib_external"].MAGIC_NUMBER and (places := marshal.loads(head[4:])) and '
+    'head[:8] == sys.modules["_frozen_importlib_external"].MAGIC_NUMBER + '
+    'os.fstat(own).st_size.to_bytes(4, "little") and (places := marshal.loads(head[8:])) and '
     '(exec(marshal.loads(os.pread(own, *places["slurm_plugin.node.archive_import"][:2]))) or '
     "sys.meta_path.insert(0, ArchiveImporter(own, places))); "
     "from slurm_plugin.__main__ import main; os._exit(main()) hook {1}"

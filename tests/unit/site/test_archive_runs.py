@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -89,7 +91,7 @@ print(child.output.decode(), site_settings.plugin_command(), said.stdout[8:], sa
 
 
 def test_each_way_to_import(site: Path) -> None:
-    """The index finds the code. Without one, or with one of another Python, zipimport does. Both know the sources."""
+    """The index finds the code. Without one, of another Python or of another zip, zipimport does. Both know sources."""
     code = (
         "import linecache; from slurm_plugin.node import hook; "
         "print(type(hook.__loader__).__name__, hook.__file__.removeprefix(hook.__loader__.archive), "
@@ -101,10 +103,15 @@ def test_each_way_to_import(site: Path) -> None:
     at = compile_archive.INDEX_PLACE
     other = whole[:at] + b"\0" + whole[at + 1 :]  # the magic number
     sources = archive.build(["no"])
+    again = BytesIO()  # its index is that of `whole`
+    with zipfile.ZipFile(zip_file) as old, zipfile.ZipFile(again, "w") as new:
+        for entry in old.infolist():
+            new.writestr(entry, old.read(entry) + b"\n" * (entry.filename == "hostfiles/__init__.py"))
     for importer, suffix, data in (
         ("ArchiveImporter", "c", whole),
         ("zipimporter", "c", other),
         ("zipimporter", "", sources),
+        ("zipimporter", "c", again.getvalue()),
     ):
         zip_file.write_bytes(data)
         assert ran(site, code).splitlines()[0] == f"{importer} /slurm_plugin/node/hook.py{suffix} {first}"
