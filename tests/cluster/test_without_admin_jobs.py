@@ -60,12 +60,13 @@ def test_a_hold_and_the_commands(alice: Sandbox) -> None:
     Her own `notify` gets the hold's message.
     """
     told = alice.home("alice") / "told"
+    told.unlink(missing_ok=True)
     with own_settings(alice, notify="/home/alice/tell"):
         (alice.home("alice") / "tell").write_text('#!/bin/sh\necho "$1 $2" >>/home/alice/told\n')
         (alice.home("alice") / "tell").chmod(0o755)
         job = submit(alice, "alone-hold", command=FAILS, hold_on_failure="1h", retries=1)
         job.until(lambda: "held for debugging until " in job.log, "the hold")
-        until(told.exists, "the notice")
+        until(lambda: told.exists() and told.read_text(), "the notice")
     assert told.read_text() == f"hold {job.id}\n"
     said = {verb: ours(alice, f"{verb} {job.id}", "alone-hold") for verb in ("why", "history", "logs")}
     assert "it restarts itself, without an installation of slurm_plugin: 0 of its 1 restart used" in said["why"]
