@@ -50,6 +50,7 @@ def test_an_example_alone_leads_to_its_class(tmp_path: Path) -> None:
         ("error: 0, failed: 0, Killed: 0, retrying\n" * 2, "none", ()),  # a count, or a measure, is no error
         ("12:00:00 INFO Error: 0.25\n", "none", ()),
         ("error: 13\n", "user_code", ()),
+        ("step 1\nslurmstepd: error: write pid 7 to cgroup.procs failed: Device or resource busy\n", "none", ()),
     ],
 )
 def test_what_may_follow(text: str, failure: str, ranks: tuple[int, ...], tmp_path: Path) -> None:
