@@ -15,6 +15,13 @@ LAST = [each for each in library.load() if each.role == "last"]
 COPY = "cp: cannot stat '/data/x.bin': No such file or directory\n"
 MPIRUN = f"{'-' * 74}\nPrimary job  terminated normally, but 1 process returned\na non-zero exit code.\n{'-' * 74}\n"
 SRUN = "srun: error: n2: task 1: Exited with exit code 1\nsrun: Terminating StepId=7.0\n"
+# Of a task that was still being started when another one ended the step.
+TASK_PROLOG_ENDED = """\
+slurmstepd-n1: error: slurm task_prolog did not exit normally. reason: export RANK=0
+
+srun: error: n1: task 0: Exited with exit code 1
+slurmstepd-n1: error: TaskProlog failed status=1
+"""
 
 
 def found(text: str, path: Path, known: Known | None = None) -> tuple[str, tuple[int, ...], str]:
@@ -40,6 +47,7 @@ def test_an_example_alone_leads_to_its_class(tmp_path: Path) -> None:
         (f"{COPY}\nreal\t0m0.2s\nuser\t0m0.1s\n", "missing_file", ()),
         (f"{COPY}{MPIRUN}", "missing_file", ()),
         (f"{COPY}++ module list\n+ exit 0\n", "missing_file", ()),  # a shell's set -x
+        (f"{SRUN}{TASK_PROLOG_ENDED}", "unknown", (1,)),
         (f"1: {COPY}0: step 2\n{SRUN}", "missing_file", (1,)),
         (f"[1,1]<stderr>:{COPY}{MPIRUN}", "missing_file", (1,)),
         (f"step 1\n{MPIRUN}", "unknown", ()),
